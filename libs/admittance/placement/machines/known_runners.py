@@ -250,6 +250,8 @@ def _with_conflict(
             message=f"a second runner has this name and starts nothing: data folder {refused.id} "
             f"on host {refused.host or 'unknown'}; give it a user of its own, or an ADMIT_RUNNER",
         )
-    same = old is not None and (old.status, old.message) == (new.status, new.message)
-    new = replace(new, last_transition_time=old.last_transition_time if old and same else now)
+    since: datetime | None = now
+    if old is not None and (old.status, old.message) == (new.status, new.message):
+        since = old.last_transition_time
+    new = replace(new, last_transition_time=since)
     return (*(condition for condition in conditions if condition is not old), new)

@@ -71,6 +71,8 @@ def due_revocations(state: SchedulerState, domain: Domain, now: datetime) -> lis
         workload = revocation.workload
         state.at_work = REVOKE, workload
         state.set_in_flight(workload, domain, InFlight.REVOKED)
+        # A search for victims prefers workloads that are being evicted, so nominations from before
+        # the revocation are outdated.
         state.bump_version(domain)
         stated.append(
             Revoked(
@@ -81,10 +83,6 @@ def due_revocations(state: SchedulerState, domain: Domain, now: datetime) -> lis
             )
         )
     state.at_work = None
-    if stated:
-        # A search for victims prefers workloads that are being evicted, so nominations from before
-        # these revocations are outdated.
-        domain.version += 1
     return stated
 
 
