@@ -11,7 +11,7 @@ import pytest
 
 from admittance.events.codec import UID_MAX
 from admittance.events.reader import SEQUENCE_MAX, Unreadable
-from admittance.workload.bucket_reader import SECONDS_MAX, names_of, read
+from admittance.workload.bucket_reader import SECONDS_MAX, names_of, read, read_whole
 
 Status = dict[str, Any]
 ARRAY = {"role": "array", "array": {"indexes": "0-2"}}
@@ -33,9 +33,9 @@ def a_value(
     )
 
 
-def is_read(value: bytes) -> bool:
+def is_read(value: bytes, reader: Callable[[str, bytes], object] = read) -> bool:
     try:
-        read("workload.ns.w", value)
+        reader("workload.ns.w", value)
     except Unreadable:
         return False
     return True
@@ -172,6 +172,16 @@ def test_an_array_has_a_result_for_each_index(
 )
 def test_quota_of_an_admission_must_be_a_quantity(status: Status, spec: dict[str, Any]) -> None:
     assert not is_read(a_value(status, spec))
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(-1, False), (0, True), (SEQUENCE_MAX, True), (SEQUENCE_MAX + 1, False)]
+)
+def test_a_pod_set_of_a_spec_has_up_to_the_largest_number_of_pods(
+    count: int, expected: bool
+) -> None:
+    value = a_value(spec={"podSets": [{"name": "main", "count": count, "template": {}}]})
+    assert is_read(value, read_whole) is expected
 
 
 @pytest.mark.parametrize(("length", "expected"), [(UID_MAX, True), (UID_MAX + 1, False)])
