@@ -39,8 +39,16 @@ class ForkedChild(Child):
         return self.url
 
 
-async def start(arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> Child:
-    """Starts `admit` with arguments as a fork, which imports nothing anew."""
+async def start(
+    arguments: Sequence[str],
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    *,
+    admit: Path | None = None,
+) -> Child:
+    """Starts `admit` with arguments as a fork, which imports nothing anew. ``admit``: None, since a
+    fork is of this version."""
+    assert admit is None
     config = {"XDG_CONFIG_HOME": str(log.parent.absolute())}
     return ForkedChild(arguments, log, {**os.environ, **config, **(env or {})})
 
