@@ -3,6 +3,7 @@
 "use strict";
 
 const REPAINT_MS = 250;
+const REST = 4, REST_MAX_MS = 2000; // a page rests so many times as long as its last answer took
 const GRACE_MS = 1500;
 const AGAIN_MS = 5000;
 
@@ -64,17 +65,18 @@ function streamOfLeader(receive) {
 }
 
 function followLive() {
-  let asked = 0, due = null, busy = false, more = false, lostAt = null, lostTimer = null, again = () => ask();
+  let asked = 0, took = 0, due = null, busy = false, more = false, lostAt = null, lostTimer = null, again = () => ask();
   const ask = () => {
     if (busy) { more = true; return; }
     if (due) return;
-    due = setTimeout(repaint, Math.max(0, asked + REPAINT_MS - performance.now()));
+    due = setTimeout(repaint, Math.max(0, asked + Math.max(REPAINT_MS, took + Math.min(REST * took, REST_MAX_MS)) - performance.now()));
   };
   const repaint = async () => {
     due = null; busy = true; more = false; asked = performance.now();
     try {
       const answer = await fetch(location.href, { headers: { "admit-part": "1" }, redirect: "error" });
       const text = await answer.text();
+      took = performance.now() - asked;
       if (!(answer.headers.get("content-type") || "").startsWith("text/html")) throw new Error(text);
       paint(new DOMParser().parseFromString(text, "text/html"));
       mark(answer.status >= 500 ? "no answer" : null);
