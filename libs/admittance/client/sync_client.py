@@ -529,14 +529,18 @@ class SyncClient:
         cluster_queue: str = "",
         *,
         cohort: str = "",
+        local_queues: bool = True,
         namespace: str | None = None,
         at: int | datetime | None = None,
     ) -> QueuesReply:
-        """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree;
-        with ``namespace``, of its LocalQueues. ``at``: as they were at that moment of the past, as
-        `moment` takes it."""
+        """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree,
+        and the sums of its cohorts; with ``namespace``, of its LocalQueues. ``local_queues`` False:
+        only of ClusterQueues, which costs less where many workloads wait. ``at``: as they were at
+        that moment of the past, as `moment` takes it."""
         return self._thread.run(
-            lambda: self._inner.queues(cluster_queue, cohort=cohort, namespace=namespace, at=at)
+            lambda: self._inner.queues(
+                cluster_queue, cohort=cohort, local_queues=local_queues, namespace=namespace, at=at
+            )
         )
 
     def quota_changes(self) -> Iterator[frozenset[str]]:

@@ -110,7 +110,7 @@ def application(
         Route("/", shown(find.home)),
         Route("/find", shown(find.find)),
         Route("/pending", at_any_time(pending.show, past.pending)),
-        Route("/queues", at_any_time(queues.queues, past.queues)),
+        Route("/queues", at_any_time(queues.show, past.queues)),
         Route("/queues/{name}", at_any_time(pending.of_queue, past.of_queue)),
         Route("/checks", shown(checks.show)),
         Route("/checks/{namespace}/{name}/{act}", changed(checks.act), methods=["POST"]),

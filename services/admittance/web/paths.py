@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote, urlencode
 
 
@@ -38,9 +38,12 @@ def verdict_path(namespace: str, name: str, verb: str) -> str:
     return f"/checks/{quote(namespace, safe='')}/{quote(name, safe='')}/{quote(verb, safe=':')}"
 
 
-def queues_path(resource: str = "") -> str:
-    """The page of queues, with the quota of a resource."""
-    return "/queues" + (f"?{urlencode({'resource': resource})}" if resource else "")
+def queues_path(resource: str = "", folded: Iterable[str] = ()) -> str:
+    """The page of queues, with the quota of a resource, and without the rows below the ``folded``
+    cohorts."""
+    given = {"resource": resource, "fold": ",".join(sorted(folded))}
+    chosen = {name: value for name, value in given.items() if value}
+    return "/queues" + (f"?{urlencode(chosen)}" if chosen else "")
 
 
 def machines_path(skip: int = 0) -> str:

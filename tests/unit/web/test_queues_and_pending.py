@@ -66,18 +66,24 @@ def test_the_nominal_quota_stands_at_one_place(
     assert (cell.own, cell.borrowed, cell.overflow) == (own, borrowed, overflow)
 
 
-def test_a_cohort_has_the_sum_of_the_queues_below_it() -> None:
+def a_tree() -> tuple[list[QueueStatus], list[NodeStatus]]:
     a = queue("a", 24, 16, cohort="inner", pending=2, admitted=3)
     b = queue("b", 0, 16, cohort="outer", pending=1)
-    lent = NodeUsage(flavor="f", resource=GPU, nominal=16, usage=0, available=8)
-    own = NodeUsage(flavor="f", resource=GPU, nominal=8)
+    lent = NodeUsage(flavor="f", resource=GPU, nominal=16, lent=8)
+    outer = NodeUsage(flavor="f", resource=GPU, total=40, used=24, admitted=20, lent=8)
+    inner = NodeUsage(flavor="f", resource=GPU, total=16, used=24, admitted=24)
     tree = [
-        node("outer", 0, "Cohort", usage=(own,)),
-        node("inner", 1, "Cohort"),
+        node("outer", 0, "Cohort", usage=(outer,), pending=3, running=3),
+        node("inner", 1, "Cohort", usage=(inner,), pending=2, running=3),
         node("a", 2, share=250),
         node("b", 1, usage=(lent,)),
     ]
-    view = queues.build([a, b, queue("alone", 0, 4)], [tree])
+    return [a, b, queue("alone", 0, 4)], tree
+
+
+def test_a_cohort_has_the_sum_of_the_queues_below_it() -> None:
+    statuses, tree = a_tree()
+    view = queues.build(statuses, [tree])
     assert [(row.name, row.depth, row.waiting, row.running) for row in view.rows] == [
         ("outer", 0, 3, 3),
         ("inner", 1, 2, 3),
@@ -87,10 +93,25 @@ def test_a_cohort_has_the_sum_of_the_queues_below_it() -> None:
     ]
     outer, inner, lender = (cells(view)[name] for name in ("outer", "inner", "b"))
     assert outer is not None and inner is not None and lender is not None
-    assert (outer.used, outer.nominal) == ("24", "40")
+    assert (outer.used, outer.nominal, outer.more) == ("24", "40", "4 resv. · 8 lent")
     assert (inner.used, inner.nominal, inner.more) == ("24", "16", "+8")
     assert (lender.lent, lender.more) == (28, "8 lent")
     assert [row.share for row in view.rows if row.name == "a"] == ["0.25"]
+
+
+def test_a_folded_cohort_hides_what_is_below_it() -> None:
+    statuses, tree = a_tree()
+    view = queues.build(statuses, [tree], folded=frozenset({"inner"}))
+    assert [row.name for row in view.rows] == ["outer", "inner", "b", "alone"]
+    outer, inner, *_ = view.rows
+    assert outer.fold is not None and inner.fold is not None
+    gpu = "resource=nvidia.com%2Fgpu"
+    assert (outer.fold.text, outer.fold.href) == (
+        "Fold outer",
+        f"/queues?{gpu}&fold=inner%2Couter",
+    )
+    assert (inner.fold.text, inner.fold.href) == ("Unfold inner", f"/queues?{gpu}")
+    assert (outer.folded, inner.folded) == (False, True)
 
 
 def test_a_queue_without_the_flavor_has_no_cell_and_a_stopped_one_says_why() -> None:

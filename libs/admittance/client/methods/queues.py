@@ -111,14 +111,16 @@ class QueueMethods:
         cluster_queue: str = "",
         *,
         cohort: str = "",
+        local_queues: bool = True,
         namespace: str | None = None,
         at: int | datetime | None = None,
     ) -> QueuesReply:
-        """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree;
-        with ``namespace``, of its LocalQueues. ``at``: as they were at that moment of the past, as
-        `moment` takes it."""
+        """Counters, usage and activity of the queues; with ``cohort``, of every queue in its tree,
+        and the sums of its cohorts; with ``namespace``, of its LocalQueues. ``local_queues`` False:
+        only of ClusterQueues, which costs less where many workloads wait. ``at``: as they were at
+        that moment of the past, as `moment` takes it."""
         async with self._calls.call() as link:
-            query = Queues(cluster_queue=cluster_queue, cohort=cohort)
+            query = Queues(cluster_queue=cluster_queue, cohort=cohort, local_queues=local_queues)
             if at is not None:
                 return await then.queues_then(link, query, namespace, at)
             return await questions.queues_that_exist(link, query, namespace)

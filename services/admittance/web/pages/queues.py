@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -14,20 +15,25 @@ from admittance.events.requests.queues import NodeStatus, QueueStatus
 from admittance.runtime import clock
 from admittance.web.rendering import page
 from admittance.web.sessions import Session
-from admittance.web.views import queues as queues_view
 from admittance.web.views.frame import Frame
+from admittance.web.views.queues import build
 
 TREES_MAX: Final = 50
 """The most cohort trees of one page."""
 
 
-async def queues(request: Request, session: Session) -> Response:
+async def show(request: Request, session: Session) -> Response:
     """The cohort trees."""
     client = session.client
-    namespace = _first(session)
-    reply = await client.queues(namespace=namespace)
+    namespace = session.login.namespaces[0] if session.login.namespaces else None
+    reply = await client.queues(namespace=namespace, local_queues=False)
     trees = await _trees(client, reply.cluster_queues, namespace)
-    view = queues_view.build(reply.cluster_queues, trees, request.query_params.get("resource"))
+    view = build(
+        reply.cluster_queues,
+        trees,
+        request.query_params.get("resource"),
+        frozenset(filter(None, request.query_params.get("fold", "").split(","))),
+    )
     frame = Frame(title=view.title, as_of=clock.now(), at="/queues")
     return page(request, "queues.html", frame, view, session=session)
 
@@ -35,16 +41,11 @@ async def queues(request: Request, session: Session) -> Response:
 async def _trees(
     client: Client, queues: Sequence[QueueStatus], namespace: str | None
 ) -> list[Sequence[NodeStatus]]:
-    """The cohort trees of the queues, as far as the user may see them."""
-    left = list(dict.fromkeys(queue.cohort for queue in queues if queue.cohort))
-    trees: list[Sequence[NodeStatus]] = []
-    while left and len(trees) < TREES_MAX:
-        tree = await _tree(client, left[0], namespace)
-        names = {node.name for node in tree}
-        left = [cohort for cohort in left[1:] if cohort not in names]
-        if tree:
-            trees.append(tree)
-    return trees
+    """The cohort trees of the queues, as far as the user may see them, by name."""
+    cohorts = {queue.domain: queue.cohort for queue in queues if queue.cohort}
+    asked = [cohorts[domain] for domain in sorted(cohorts)][:TREES_MAX]
+    trees = await asyncio.gather(*(_tree(client, cohort, namespace) for cohort in asked))
+    return [tree for tree in trees if tree]
 
 
 async def _tree(client: Client, cohort: str, namespace: str | None) -> Sequence[NodeStatus]:
@@ -53,8 +54,3 @@ async def _tree(client: Client, cohort: str, namespace: str | None) -> Sequence[
         return (await client.queues(cohort=cohort, namespace=namespace)).tree
     except (NotAllowed, NotFound):
         return ()
-
-
-def _first(session: Session) -> str | None:
-    """The first namespace of the user; None: it may see all."""
-    return session.login.namespaces[0] if session.login.namespaces else None

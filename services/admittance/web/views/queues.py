@@ -39,14 +39,17 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TreeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A cohort or a queue. ``cells``: None for a flavor that it does not have. ``share``: its
-    weighted share under fair sharing."""
+    """A cohort or a queue. ``fold``: hides or shows the rows below a cohort; ``folded``: they are
+    hidden. ``cells``: None for a flavor that it does not have. ``share``: its weighted share under
+    fair sharing."""
 
     id: str
     depth: int
     is_cohort: bool
     name: str
     link: Link | None
+    fold: Link | None = None
+    folded: bool = False
     cells: tuple[Cell | None, ...]
     waiting: int
     running: int
@@ -77,16 +80,17 @@ class _Sum:
     def add(self, other: _Sum) -> None:
         self.nominal += other.nominal
         self.used += other.used
-        self.admitted += other.admitted
 
 
 def build(
     queues: Sequence[QueueStatus],
     trees: Iterable[Sequence[NodeStatus]],
     resource: str | None = None,
+    folded: frozenset[str] = frozenset(),
 ) -> QueuesView:
     """The view of ClusterQueues. ``trees``: the cohort trees that the user may see, each with the
-    root first. ``resource``: the one whose quota is shown; None: the scarcest kind."""
+    root first. ``resource``: the one whose quota is shown; None: the scarcest kind. ``folded``: the
+    cohorts without the rows below them."""
     resources = list(dict.fromkeys(row.resource for queue in queues for row in queue.usage))
     shown = resource if resource in resources else _first(resources)
     of_queue = {queue.name: _sums(queue, shown) for queue in queues}
@@ -99,7 +103,7 @@ def build(
     by_name = {queue.name: queue for queue in queues}
     seen: set[str] = set()
     for tree in trees:
-        rows += _rows_of_tree(tree, by_name, of_queue, flavors, shown)
+        rows += _rows_of_tree(tree, by_name, of_queue, flavors, shown, folded)
         seen |= {node.name for node in tree if node.kind != "Cohort"}
     for queue in queues:
         if queue.name not in seen:
@@ -111,7 +115,7 @@ def build(
         say=_say(of_queue.values(), flavors, shown, waiting, running),
         unit=unit(shown),
         resource=shown,
-        resources=tuple(Link(name, queues_path(name)) for name in resources),
+        resources=tuple(Link(name, queues_path(name, folded)) for name in resources),
         flavors=flavors,
         rows=tuple(rows[:ROWS_MAX]),
         more=max(0, len(rows) - ROWS_MAX),
@@ -141,9 +145,14 @@ def _rows_of_tree(
     of_queue: Mapping[str, Mapping[str, _Sum]],
     flavors: Sequence[str],
     resource: str,
+    folded: frozenset[str],
 ) -> Iterator[TreeRow]:
-    for place, node in enumerate(tree):
-        below = _below(tree, place)
+    """The rows of a tree without those below a folded cohort."""
+    hidden_below: int | None = None  # the depth of the folded cohort above
+    for node in tree:
+        if hidden_below is not None and node.depth > hidden_below:
+            continue
+        hidden_below = None
         if node.kind != "Cohort":
             queue = queues.get(node.name)
             if queue is None:
@@ -151,47 +160,40 @@ def _rows_of_tree(
             sums = of_queue[node.name]
             for usage in node.usage:
                 if usage.resource == resource and usage.flavor in sums:
-                    made = sums[usage.flavor]
-                    made.lent = max(0, made.nominal - made.used - usage.available)
+                    sums[usage.flavor].lent = usage.lent
             yield _row_of_queue(queue, node.depth, sums, flavors, resource, node)
             continue
-        total: dict[str, _Sum] = {}
-        for usage in node.usage:
-            if usage.resource == resource:
-                total.setdefault(usage.flavor, _Sum()).nominal += usage.nominal
-        inside = [other for other in below if other.name in queues and other.kind != "Cohort"]
-        for cohort in below:
-            if cohort.kind == "Cohort":
-                for usage in cohort.usage:
-                    if usage.resource == resource:
-                        total.setdefault(usage.flavor, _Sum()).nominal += usage.nominal
-        for other in inside:
-            for flavor, made in of_queue[other.name].items():
-                total.setdefault(flavor, _Sum()).add(made)
-        for made in total.values():
-            made.borrowed = max(0, made.used - made.nominal)
+        is_folded = node.name in folded
+        if is_folded:
+            hidden_below = node.depth
         yield TreeRow(
             id=f"cohort-{node.name}",
             depth=node.depth,
             is_cohort=True,
             name=node.name,
             link=None,
-            cells=_cells(node.name, total, flavors, resource),
-            waiting=sum(queues[other.name].pending for other in inside),
-            running=sum(queues[other.name].admitted for other in inside),
+            fold=Link(
+                f"{'Unfold' if is_folded else 'Fold'} {node.name}",
+                queues_path(resource, folded ^ {node.name}),
+            ),
+            folded=is_folded,
+            cells=_cells(node.name, _sums_of_cohort(node, resource), flavors, resource),
+            waiting=node.pending,
+            running=node.running,
             share=_share(node),
             trouble="Its parents form a cycle." if node.in_cycle else "",
         )
 
 
-def _below(tree: Sequence[NodeStatus], place: int) -> list[NodeStatus]:
-    """The nodes below one, which follow it in the tree."""
-    below = []
-    for node in tree[place + 1 :]:
-        if node.depth <= tree[place].depth:
-            break
-        below.append(node)
-    return below
+def _sums_of_cohort(node: NodeStatus, resource: str) -> dict[str, _Sum]:
+    sums: dict[str, _Sum] = {}
+    for usage in node.usage:
+        if usage.resource == resource:
+            made = sums[usage.flavor] = _Sum()
+            made.nominal, made.used = usage.total, usage.used
+            made.admitted, made.lent = usage.admitted, usage.lent
+            made.borrowed = max(0, made.used - made.nominal)
+    return sums
 
 
 def _row_of_queue(
