@@ -229,9 +229,15 @@ def _further(
         for workload in queue.holding
         if workload.charge is not None and workload.family is None and workload.state not in RUNS
     )
+    keys = dict.fromkeys(state.catalog.locals_of(queue.name))
+    # Most queues have only workloads that wait or hold quota: then no workload needs a look.
+    inside = queue.live + len(queue.parked_workloads) + len(queue.parents)
+    inside += sum(workload.local_queue in keys for workload in queue.holding)
+    if sum(len(state.by_local_queue.get(key, ())) for key in keys) <= inside:
+        keys = {}
     held = (
         workload
-        for key in state.catalog.locals_of(queue.name)
+        for key in keys
         if namespace in ("", key[0]) and query.local_queue in ("", key[1])
         for workload in state.by_local_queue.get(key, ())
         if not workload.competes
