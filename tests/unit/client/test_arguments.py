@@ -22,6 +22,7 @@ VALID: dict[str, object] = {
     "priority": 1,
     "index": 3,
     "sequence": 7,
+    "at": 7,
     "manifests": JOB,
     "workloads": ["n"],
     "classes": ["spot.example.com"],
