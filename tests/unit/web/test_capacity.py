@@ -152,3 +152,4 @@ def test_classes_are_named_by_configs_requests_and_pools() -> None:
     assert classes_of([CONFIG], [a_request()], [POOL]) == ["spot.example.com"]
     empty = build([], [], [], frozenset(), NOON)
     assert empty.say.startswith("No ProvisioningRequestConfig names a class")
+    assert build([], [], [], None, NOON).say == "No workload that you may see asks for capacity."

@@ -139,7 +139,7 @@ def build(
     booked = sum(row.booked for row in classes)
     return CapacityView(
         title=f"{waiting:,} waiting, {booked:,} booked · Capacity",
-        say=_say(classes, waiting, booked, silent),
+        say=_say(classes, waiting, booked, silent, every=answering is not None),
         classes=classes,
         requests=lines,
         pools=tuple(row for pool in pools for row in _pool(pool)),
@@ -185,7 +185,13 @@ def _provider(name: str, answering: Collection[str] | None, down: Collection[str
     return Word("Answers", "finished") if name in answering else Word("No answer", "off")
 
 
-def _say(classes: Sequence[ClassRow], waiting: int, booked: int, silent: Sequence[str]) -> str:
+def _say(
+    classes: Sequence[ClassRow], waiting: int, booked: int, silent: Sequence[str], *, every: bool
+) -> str:
+    """The sentence. ``every``: False if there may be further classes, which no request of these
+    has."""
+    if not classes and not every:
+        return "No workload that you may see asks for capacity."
     if not classes:
         return "No ProvisioningRequestConfig names a class: workloads start without capacity."
     many = "request waits for its provider" if waiting == 1 else "requests wait for their providers"
