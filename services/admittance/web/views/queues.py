@@ -285,4 +285,4 @@ def _say(
     begin = f"{named} {'are' if len(full) > 1 else 'is'} full. " if full else ""
     waits = f"{waiting:,} workload{'s' if waiting != 1 else ''} wait{'s' if waiting == 1 else ''}"
     idle_text = f"Idle: {number(resource, idle)} {unit(resource)}."
-    return f"{begin}{idle_text} {waits}, {running:,} are admitted."
+    return f"{begin}{idle_text} {waits}, {running:,} {'is' if running == 1 else 'are'} admitted."
