@@ -71,14 +71,7 @@ class Revisions:
         growing = self._growing
         assert growing is not None
         while self._sequence < state.last:
-            page = await read_messages(
-                self._bus,
-                [">"],
-                after=self._sequence,
-                limit=PAGE,
-                bytes_max=PAGE_BYTES,
-                stream=subjects.HISTORY,
-            )
+            page = await self._next_page()
             if not page:
                 break
             self._add(growing, page)
@@ -147,19 +140,22 @@ class Revisions:
         ]
         self._growing, self._sequence = Growing(history, begin, old), state.first - 1
 
+    async def _next_page(self) -> list[StoredMessage]:
+        return await read_messages(
+            self._bus,
+            [">"],
+            after=self._sequence,
+            limit=PAGE,
+            bytes_max=PAGE_BYTES,
+            stream=subjects.HISTORY,
+        )
+
     async def _read_first(self, begins: int) -> None:
         """Reads the revisions up to the one at which the history had caught up: they are the state
         at its begin."""
         state: dict[str, Row] = {}
         while begins:
-            page = await read_messages(
-                self._bus,
-                [">"],
-                after=self._sequence,
-                limit=PAGE,
-                bytes_max=PAGE_BYTES,
-                stream=subjects.HISTORY,
-            )
+            page = await self._next_page()
             known = [message for message in page if revision_of(message.headers) <= begins]
             for message in known:
                 row = self._row(message)

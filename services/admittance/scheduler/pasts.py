@@ -112,7 +112,7 @@ class _PastProcess:
             for waiting in self._waiting.values():
                 if not waiting.done():
                     waiting.set_exception(
-                        BusUnavailable("the process that knows the past has ended: ask again")
+                        BusUnavailable("the process that reads the past has ended: ask again")
                     )
 
     def _end_later(self) -> None:

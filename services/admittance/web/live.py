@@ -4,7 +4,7 @@ A message of the bus says only that there are facts; they are read from the log,
 sequences. All pages of a person share one follower, which asks at most ten times a second.
 
 Workloads of other namespaces change the numbers that a person sees, and their facts are hidden from
-that person. So the follower listens to changed domains, too.
+that person. So the follower subscribes to changed domains, too.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class Events(Request, frozen=True, kw_only=True):
     workloads of this LocalQueue or ClusterQueue, of deleted ones only those that name it; "": all.
     ``after``, ``before``: the reply has only log entries after, and before, this sequence; 0: no
     bound. ``since``, ``until``: only log entries from this time on, and before this time. The reply
-    has at most ``limit`` log entries. A service that does not know a field ignores it:
+    has at most ``limit`` log entries. A service of an earlier version ignores a field:
     `EventsReply.applied` shows that."""
 
     workload: str = ""

@@ -12,7 +12,7 @@ from admittance.events.base import Shape
 
 
 class RemedyKind(StrEnum):
-    """What has to change. A newer scheduler may know more kinds."""
+    """What has to change. A newer scheduler may have more kinds."""
 
     FREE_QUOTA = "FreeQuota"
     """``amount`` of quota becomes free."""

@@ -90,11 +90,11 @@ def matches(patterns: Iterable[Sequence[str]], subject: str) -> bool:
     """Whether the subject matches one of the filters, which are given by their tokens."""
     parts = subject.split(".")
     return any(
-        all(want in ("*", part) for want, part in zip(pattern, parts, strict=False))
+        all(token in ("*", part) for token, part in zip(pattern, parts, strict=False))
         if len(pattern) == len(parts) and pattern[-1] != ">"
         else pattern[-1] == ">"
         and len(parts) >= len(pattern)
-        and all(want in ("*", part) for want, part in zip(pattern[:-1], parts, strict=False))
+        and all(token in ("*", part) for token, part in zip(pattern[:-1], parts, strict=False))
         for pattern in patterns
     )
 

@@ -16,7 +16,7 @@ from admittance.events.requests.services import Series
 
 MINUTES: Final = 60
 STEP: Final = 1.1
-"""The factor between two durations that are told apart."""
+"""The factor between two durations that count as different."""
 SHORTEST_MS: Final = 0.001
 
 

@@ -32,7 +32,7 @@ PRINTED: Final = RUNS | {Phase.FINISHED}
 
 
 class Chosen(NamedTuple):
-    """What a request wants to see. ``fact``: the sequence of the fact that is open at first;
+    """What a request asks to see. ``fact``: the sequence of the fact that is open at first;
     ``dependents``: also what waits for the workload, for which all workloads of the namespace are
     read."""
 

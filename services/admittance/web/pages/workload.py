@@ -112,7 +112,7 @@ async def shown(
 
 
 def chosen_of(request: Request) -> Chosen:
-    """What the request wants to see of the workload. Raises BadInput."""
+    """What the request asks to see of the workload. Raises BadInput."""
     kind = request.query_params.get("elements", "")
     if kind and kind not in KINDS:
         raise BadInput(f'elements "{kind[:40]}" is not one of {", ".join(KINDS)}')

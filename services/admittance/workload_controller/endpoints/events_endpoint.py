@@ -43,7 +43,7 @@ HISTORIES_EACH: Final = 4
 
 OutcomeOf: TypeAlias = Callable[[int], SettledReply | None]
 """A function that returns the outcome of the fact at a sequence of the log; None if the fact was
-applied, or if the leader does not remember the outcome."""
+applied, or if the leader no longer has the outcome."""
 
 FamilyOf: TypeAlias = Callable[[str, str], Iterable[str]]
 """A function that returns the names of all workloads in a workload's family, from the workload's

@@ -46,7 +46,7 @@ class PlacedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 class Relations(msgspec.Struct, frozen=True, kw_only=True):
     """``waits_for``: dependencies; ``waited_for``: workloads that depend on it, None: they were not
-    looked for, and ``look``: the page that looks. ``victims``: planned ones, with the sentence
+    looked for, and ``look``: the page that does so. ``victims``: planned ones, with the sentence
     ``plan``. ``placed``, ``placed_more``: its pods on machines."""
 
     waits_for: tuple[Relation, ...]
