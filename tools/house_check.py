@@ -1,5 +1,5 @@
-"""Checks cycles of imports, the walls between services, sources of time and chance, and sizes;
-gives advice about names.
+"""Checks cycles of imports, the walls between services, sources of time and chance, sizes, and
+names of test modules; gives advice about names.
 
 ``python tools/house_check.py [ROOT]`` prints one line per offender and exits with status 1 if
 there is any. Imports under ``TYPE_CHECKING`` and by string count, too: readers cannot follow such
@@ -342,10 +342,22 @@ def oversized(root: Path, modules: Mapping[str, Path]) -> Iterator[str]:
             yield f"{where} has {lines} lines, more than {LINES_PER_MODULE}: divide it"
 
 
+def doubled_tests(root: Path) -> Iterator[str]:
+    """One sentence for each name that two test modules outside packages have: pytest imports both
+    under this name, and collects only the first."""
+    places: dict[str, list[str]] = {}
+    for path in sorted((root / "tests").rglob("test_*.py")):
+        if not (path.parent / "__init__.py").exists():
+            places.setdefault(path.name, []).append(path.relative_to(root).as_posix())
+    for where in places.values():
+        if len(where) > 1:
+            yield f"test modules have one name: {' '.join(where)}"
+
+
 def offenders(root: Path) -> list[str]:
-    """One sentence for each import, cycle or size that breaks a rule."""
+    """One sentence for each import, cycle, size or name that breaks a rule."""
     modules = modules_under(root)
-    said = list(oversized(root, modules))
+    said = [*oversized(root, modules), *doubled_tests(root)]
     for name, path in modules.items():
         where = path.relative_to(root).as_posix()
         taken = outside_imports(path)

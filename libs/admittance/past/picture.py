@@ -359,6 +359,7 @@ class Picture:
                             resource=resource,
                             amount=much,
                             priority=self._facts[key].priority,
+                            spared_by="NotLookedAt",
                             leaving=self._facts[key].state == "Evicting",
                         )
                         for name in names

@@ -113,9 +113,9 @@ def test_a_workload_is_explained_by_its_stored_reason_and_the_room_that_there_wa
     [room] = verdict.rooms
     assert (reply.phase, reply.position, reply.pending, verdict.fits) == ("Pending", 1, 1, False)
     assert (room.requested, room.available, room.short, room.usage) == (2000, 0, 2000, 4000)
-    assert [(holder.name, holder.amount) for holder in reply.held_by] == [
-        ("w0", 2000),
-        ("w1", 2000),
+    assert [(holder.name, holder.amount, holder.spared_by) for holder in reply.held_by] == [
+        ("w0", 2000, "NotLookedAt"),
+        ("w1", 2000, "NotLookedAt"),
     ]
     assert live.picture(live.revision).explain("ns", "w2").flavors == ()
     assert live.picture(revision).explain("ns", "nothing").error

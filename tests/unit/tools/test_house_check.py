@@ -162,3 +162,13 @@ def assume(self, workload):
         "admittance.scheduling.workload_updates writes assumption of AssumedFields, "
         "which is written by state.assumption, state.scheduler_state only"
     ]
+
+
+def test_two_test_modules_of_one_name_are_named(tmp_path: Path) -> None:
+    for folder in ("unit", "system", "package"):
+        path = tmp_path / "tests" / folder / "test_a.py"
+        path.parent.mkdir(parents=True)
+        path.touch()
+    (tmp_path / "tests" / "package" / "__init__.py").touch()
+    said = "test modules have one name: tests/system/test_a.py tests/unit/test_a.py"
+    assert offenders(tmp_path) == [said]

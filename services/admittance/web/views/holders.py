@@ -30,7 +30,7 @@ RULES: Final = {
     "MinimumRunTime": "It has not run for its minimum time.",
     "SharesForbid": "The fair shares of the queues forbid it.",
     "NotEnough": "It may be preempted, but that frees too little.",
-    "NotLookedAt": "It was not considered.",
+    "NotLookedAt": "Whether it may be preempted was not looked at.",
     "": "It may be preempted.",
 }
 """What the rule of a holder says, by its stable word."""

@@ -156,6 +156,8 @@ def _counts(status: ArrayStatus, namespace: str, name: str) -> Iterable[Count]:
 
 def _say(status: ArrayStatus) -> str:
     done, every = status.results.count(SUCCEEDED), len(status.results)
+    if status.results.count(NO_RESULT) == every:
+        return f"None of its {every:,} elements has ended."
     bad = sum(status.results.count(letter) for letter in (FAILED, DELETED, ENDED))
     failed = f", and {bad:,} did not" if bad else ""
     return f"Of its {every:,} elements {done:,} have succeeded{failed}."
