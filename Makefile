@@ -38,8 +38,9 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m compileall -q libs services
 	@touch $@
 
-demo: $(STAMP)  ## real jobs through quota, a check, a move and obtained capacity, in half a minute
-	@$(BIN)/python -m tools.demo deploy/samples
+# DEMO=--keep leaves the story standing, to be looked at on the page, until Ctrl-C.
+demo: $(STAMP)  ## real jobs through quota, a check, a move and obtained capacity, in half a minute (DEMO)
+	@$(BIN)/python -m tools.demo deploy/samples $(DEMO)
 
 # Compiles the tests once in a new clone, where otherwise each worker would do it.
 $(COMPILED): $(STAMP)

@@ -68,6 +68,8 @@ class Child:
         self.process = process
         self.log = log
         self.url = ""
+        self.web = ""
+        """The link to the web page; "" if the system serves none."""
         self.ready_seconds = 0.0
         """From the start to the line ``ready``."""
         self._began = clock.monotonic()
@@ -94,6 +96,8 @@ class Child:
             async with asyncio.timeout(timeout):
                 async for line in self.process.stdout:
                     words = line.decode(errors="replace").split()
+                    if words[:1] == ["web"] and len(words) > 1:
+                        self.web = words[1]
                     if words[:1] == ["ready"] and len(words) > 1:
                         self.url = words[1]
                         self.ready_seconds = clock.monotonic() - self._began

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.demo import Demo, Tally
+from tools.demo.story import Demo
+from tools.demo.tally import Tally
 
 from admittance.client import Unavailable
 from admittance.runtime.errors import SetupError

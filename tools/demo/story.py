@@ -1,132 +1,27 @@
-"""`make demo`: the whole system in under a minute, with real processes and the public interfaces.
-
-Starts `admit up` on a temporary data folder, applies the sample queues, submits more work than the
-quota takes, and prints the facts of the log: which workloads wait and why, start when quota comes
-free, are held by a check, or move to a better flavor. Exit status 0 if everything finished.
-"""
+"""The story of the demo: what it submits, and what it prints of the log."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import shlex
-import signal
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from statistics import fmean
 from typing import Final
 
-from admittance.bench import system
+from tools.demo.tally import Tally
+
 from admittance.cli.support import output
 from admittance.client import Client, ClientError
 from admittance.client.wording.facts import line_of
 from admittance.events import codec, facts
 from admittance.events.requests.history import LogEntry
 from admittance.runtime import clock
-from admittance.runtime.errors import AdmittanceError, SetupError
+from admittance.runtime.errors import SetupError
 from admittance.runtime.process.child_process import ends_with_parent
 from admittance.runtime.tasks import task_group
-
-
-class Tally:
-    """Times are seconds since the demo began."""
-
-    def __init__(self) -> None:
-        self._expected: dict[str, None] = {}
-        self._at: dict[str, dict[str, float]] = {}
-        self.failed: set[str] = set()
-        self.stopped: set[str] = set()
-        """Preempted workloads."""
-        self.places: dict[str, dict[str, float]] = {}
-        """By workload: the flavors that it was admitted on, in order, with the time."""
-
-    def expect(self, *names: str) -> None:
-        """Adds workloads that will be submitted."""
-        self._expected.update(dict.fromkeys(names))
-
-    def record(self, what: str, name: str, since: float, reason: str = "") -> None:
-        """Records the first fact of kind ``what`` about a workload."""
-        self._at.setdefault(name, {}).setdefault(what, since)
-        if what == "finished" and reason == "Failed":
-            self.failed.add(name)
-        lost = "revoked" in self._at[name]
-        if what == "evicted" and reason not in ("AdmissionCheck", "VariantEvicted") and not lost:
-            self.stopped.add(name)
-
-    def expects(self, name: str) -> bool:
-        """Whether the workload is expected."""
-        return name in self._expected
-
-    def at(self, name: str, place: str, since: float) -> None:
-        """Records that the workload was admitted on these flavors."""
-        self.places.setdefault(name, {}).setdefault(place, since)
-
-    def place(self, name: str) -> str:
-        """The flavors of its last admission; "" if none."""
-        return next(reversed(self.places.get(name, {})), "")
-
-    @property
-    def open(self) -> list[str]:
-        """Expected workloads that have not finished."""
-        return [name for name in self._expected if "finished" not in self._at.get(name, {})]
-
-    def has_fact(self, name: str, what: str) -> bool:
-        """Whether the log had such a fact about the workload."""
-        return what in self._at.get(name, {})
-
-    def running(self, *names: str) -> int:
-        """How many of these have been admitted and are not finished."""
-        times = [self._at.get(name, {}) for name in names]
-        return sum("admitted" in time and "finished" not in time for time in times)
-
-    @property
-    def all_finished(self) -> bool:
-        """Whether all expected workloads finished and none failed."""
-        return not self.open and not self.failed
-
-    def summary(self) -> list[str]:
-        """The run in a few lines."""
-        waits = [
-            times["admitted"] - times["submitted"]
-            for times in self._at.values()
-            if "admitted" in times and "submitted" in times
-        ]
-        waited = [name for name, times in self._at.items() if "refused" in times]
-        lines = [
-            f"{len(self._expected) - len(self.open)} of {len(self._expected)} workloads finished"
-            + (f", {len(self.failed)} of them failed" if self.failed else "")
-        ]
-        if waits:
-            lines.append(
-                f"submitted to admitted: {1000 * min(waits):.0f} ms where quota was free, "
-                f"{max(waits):.1f} s at the longest, {fmean(waits):.1f} s on average"
-            )
-        if waited:
-            lines.append(f"{len(waited)} had to wait for quota: {', '.join(sorted(waited))}")
-        if self.stopped:
-            names = ", ".join(sorted(self.stopped))
-            lines.append(f"{len(self.stopped)} made room and ran again: {names}")
-        for name, times in sorted(self._at.items()):
-            if "revoked" in times and "finished" in times:
-                lines.append(f"1 lost its machines, and ran again on others: {name}")
-        for name, times in sorted(self._at.items()):
-            if "held" in times and "admitted" in times:
-                long = times["admitted"] - times["held"]
-                lines.append(f"1 was held by a check, and let go {long:.1f} s later: {name}")
-        for name, places in self.places.items():
-            if len(places) > 1:
-                (first, since), *moves = places.items()
-                took = since - self._at.get(name, {}).get("submitted", since)
-                then = ", ".join(f"{place} {at - since:.1f} s later" for place, at in moves)
-                lines.append(
-                    f"1 started where there was room, {first}, after {1000 * took:.0f} ms, and "
-                    f"moved up: {then}: {name}"
-                )
-        return lines
-
 
 LIMIT_SECONDS: Final = 180.0
 """Far more than the demo takes, for a machine that is busy with something else."""
@@ -175,6 +70,14 @@ OTHERS: Final = ("other-1-reservation", "other-1-on-demand")
 BURST: Final = "burst"
 IN_ITS_WAY: Final = ("other-on-reservation", "other-on-spot")
 """Of the sample: the workload that gets capacity, and the ones that hold it at first."""
+LEFT: Final = (
+    ("evaluate-1", "research", 2),
+    ("evaluate-2", "research", 2),
+    ("evaluate-3", "research", 2),
+    ("serve", "production", 1),
+)
+"""What ``--keep`` leaves, with queue and cpu: two of research take all that the queue may use."""
+LONG: Final = "sleep 86400"
 CONTROLLER: Final = "example.com/allowance"
 PATIENCE_SECONDS: Final = 60.0
 """Limit of one wait: two jobs that borrow, capacity that comes at the second attempt."""
@@ -356,6 +259,16 @@ class Demo:
         await self.admit("logs", "workload", FAMILY, "--pod", "0", fails=True)
         await self.admit("get", "workloads", fails=True)
 
+    async def leave(self) -> None:
+        """Leaves jobs that run and one that waits, and prints a fresh link to the page."""
+        heading("Left to be looked at: jobs that run, and one that waits for quota")
+        jobs = [
+            JOB.format(name=name, queue=queue, word="working", work=LONG, cpu=cpu)
+            for name, queue, cpu in LEFT
+        ]
+        await self.admit("submit", "-f", "-", text="---".join(jobs))
+        await self.admit("web", "--data-dir", str(self._folder / "data"), fails=True)
+
     async def admit(self, *arguments: str, text: str = "", fails: bool = False) -> None:
         """Runs the command with text as its input and shows it with its answer. Raises SetupError
         unless it may fail."""
@@ -424,46 +337,3 @@ def heading(text: str) -> None:
 def styled(text: str, code: str) -> str:
     """The text with a terminal style; plain if standard output is not a terminal."""
     return f"\033[{code}m{text}\033[0m" if output.is_terminal() else text
-
-
-async def main(samples: Path) -> int:
-    """Runs the demo on a system of its own; its exit status."""
-    loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
-    began = clock.monotonic()
-    with tempfile.TemporaryDirectory(prefix="admit-demo-") as folder:
-        heading("Everything embedded: a nats-server and all services, on a folder of its own")
-        output.say(styled(f"$ admit up --port 0 --data-dir {folder}/data", "1"))
-        # Files that jobs keep for their next attempt belong to this run and go with the folder.
-        child = await system.start(
-            ["up", "--port", "0", "--data-dir", f"{folder}/data"],
-            Path(folder) / "log",
-            {"TMPDIR": folder},
-        )
-        try:
-            url = await child.ready()
-            output.say(f"  ready {url}   ({clock.monotonic() - began:.1f} s)")
-            demo = Demo(url, samples, Path(folder))
-            async with demo.allowance_check():
-                finished = await demo.run()
-            await demo.close()
-        finally:
-            await child.stop()
-    heading("Summary")
-    for line in demo.tally.summary():
-        output.say(f"  {line}")
-    output.say(f"  {clock.monotonic() - began:.0f} s in all; nothing is left behind")
-    return 0 if finished else 1
-
-
-if __name__ == "__main__":
-    try:
-        with suppress(asyncio.CancelledError):
-            raise SystemExit(asyncio.run(main(Path(sys.argv[1]))))
-        raise SystemExit(130)
-    except (AdmittanceError, ClientError) as error:
-        sys.stderr.write(f"{error}\n")
-        raise SystemExit(1) from None
