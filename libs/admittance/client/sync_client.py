@@ -496,6 +496,7 @@ class SyncClient:
         *,
         mine: bool = False,
         limit: int = 50,
+        brief: bool = False,
         namespace: str | None = None,
         all_namespaces: bool = False,
     ) -> QueueOverview:
@@ -504,11 +505,17 @@ class SyncClient:
 
         ``queue``: a LocalQueue of the namespace, or a ClusterQueue. ``mine``: only workloads that
         the user of the connection submitted. ``limit``: the most rows of what runs, and of what
-        waits, up to 200.
+        waits, up to 200. ``brief``: only these rows, without the use of the queues and expected
+        starts, which costs less where there are many queues.
         """
         return self._thread.run(
             lambda: self._inner.queue(
-                queue, mine=mine, limit=limit, namespace=namespace, all_namespaces=all_namespaces
+                queue,
+                mine=mine,
+                limit=limit,
+                brief=brief,
+                namespace=namespace,
+                all_namespaces=all_namespaces,
             )
         )
 

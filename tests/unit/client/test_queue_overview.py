@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,12 +17,19 @@ from admittance.client.requests.queues.overview import (
     Key,
     chosen_queues,
     elements_of,
+    overview,
     running_rows,
     waiting_rows,
 )
 from admittance.events.placement import PlacementPart
-from admittance.events.requests.forecast import StartForecast
-from admittance.events.requests.queues import HoldingRow, PendingRow, QueuesReply, QueueStatus
+from admittance.events.requests.forecast import ForecastReply, StartForecast
+from admittance.events.requests.queues import (
+    HoldingRow,
+    PendingReply,
+    PendingRow,
+    QueuesReply,
+    QueueStatus,
+)
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 NOON = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -159,3 +168,37 @@ def test_an_overview_has_the_queues_of_the_namespace_or_the_named_one(
     )
     chosen = chosen_queues(reply, target, everything=everything)
     assert [queue.name for queue in chosen] == names
+
+
+class Link(SimpleNamespace):
+    """A link to services with one workload that holds quota and one that waits; ``asked``: what
+    they were asked, ``read``: the keys that were read from the bucket."""
+
+    user = ""
+
+    def __init__(self) -> None:
+        super().__init__(asked=[], read=[])
+
+    async def ask(self, what: str, _query: Any, reply: Any, **_: Any) -> Any:
+        self.asked.append(what)
+        rows = PendingReply(holding=(held("h"),), holding_total=1, rows=(pending("w", 1),), total=1)
+        starts = ForecastReply(starts={"ns/w": StartForecast(unknown="why")})
+        queues = QueuesReply(cluster_queues=(QueueStatus(name="cq"),))
+        return {PendingReply: rows, ForecastReply: starts, QueuesReply: queues}[reply]
+
+    async def get(self, key: str) -> None:
+        self.read.append(key)
+
+
+@pytest.mark.parametrize(
+    ("brief", "asked"), [(False, ["pending", "queues", "forecast"]), (True, ["pending"])]
+)
+def test_a_brief_overview_asks_for_its_rows_only(brief: bool, asked: list[str]) -> None:
+    link: Any = Link()
+    found = asyncio.run(overview(link, None, None, mine=False, limit=9, brief=brief))
+    assert ([row.name for row in found.running], [row.name for row in found.waiting]) == (
+        ["h"],
+        ["w"],
+    )
+    assert (found.queues == (), found.waiting[0].start is None) == (brief, brief)
+    assert (link.asked, link.read) == (asked, ["workload.ns.h"])

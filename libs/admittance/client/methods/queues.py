@@ -75,6 +75,7 @@ class QueueMethods:
         *,
         mine: bool = False,
         limit: int = 50,
+        brief: bool = False,
         namespace: str | None = None,
         all_namespaces: bool = False,
     ) -> QueueOverview:
@@ -83,12 +84,13 @@ class QueueMethods:
 
         ``queue``: a LocalQueue of the namespace, or a ClusterQueue. ``mine``: only workloads that
         the user of the connection submitted. ``limit``: the most rows of what runs, and of what
-        waits, up to 200.
+        waits, up to 200. ``brief``: only these rows, without the use of the queues and expected
+        starts, which costs less where there are many queues.
         """
         async with self._calls.call() as link:
             at_least(1, limit=limit)
             space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
-            return await overview.overview(link, queue, space, mine=mine, limit=limit)
+            return await overview.overview(link, queue, space, mine=mine, limit=limit, brief=brief)
 
     async def forecast(
         self, workloads: Sequence[str], *, namespace: str | None = None

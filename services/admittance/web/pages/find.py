@@ -31,7 +31,9 @@ async def home(request: Request, session: Session) -> Response:
         return RedirectResponse("/checks", 303)
     overviews = await asyncio.gather(
         *(
-            session.client.queue(limit=ROWS_MAX, namespace=space, all_namespaces=space is None)
+            session.client.queue(
+                limit=ROWS_MAX, brief=True, namespace=space, all_namespaces=space is None
+            )
             for space in login.namespaces or (None,)
         )
     )
@@ -81,7 +83,9 @@ async def known_keys(session: Session, namespace: str = "") -> list[tuple[str, s
     try:
         overviews = await asyncio.gather(
             *(
-                session.client.queue(limit=NAMES_MAX, namespace=space, all_namespaces=space is None)
+                session.client.queue(
+                    limit=NAMES_MAX, brief=True, namespace=space, all_namespaces=space is None
+                )
                 for space in spaces
             )
         )

@@ -22,7 +22,6 @@ from admittance.events import reasons
 from admittance.events.requests.forecast import StartForecast
 from admittance.events.requests.queues import (
     HoldingRow,
-    PendingQuery,
     PendingReply,
     PendingRow,
     Queues,
@@ -207,10 +206,17 @@ def chosen_queues(reply: QueuesReply, target: str, *, everything: bool) -> list[
 
 
 async def overview(
-    link: Link, queue: str | None, namespace: str | None, *, mine: bool, limit: int
+    link: Link,
+    queue: str | None,
+    namespace: str | None,
+    *,
+    mine: bool,
+    limit: int,
+    brief: bool = False,
 ) -> QueueOverview:
     """The overview of the namespace (None: of all), or of one queue. ``limit``: the most rows of
-    what runs, and of what waits. Raises NotFound for an unknown queue, and RequestFailed."""
+    what runs, and of what waits. ``brief``: neither the queues nor expected starts are asked for.
+    Raises NotFound for an unknown queue, and RequestFailed."""
     if mine and not link.user:
         raise BadInput(f"{link.shown_url} has no users, so no workload is yours: leave out mine")
     if limit > ROWS_MAX:
@@ -222,24 +228,34 @@ async def overview(
     target = query.cluster_queue
     if query.local_queue:
         target = await _cluster_queue_of(link, where or link.namespace, query.local_queue)
-    asked = Queues(cluster_queue=target, local_queues=not target)
-    (page, stored), statuses = await asyncio.gather(
-        _page(link, query, where), questions.queues(link, asked, where)
+    page, statuses = await asyncio.gather(
+        questions.pending_page(link, query, where), _statuses(link, target, where, brief=brief)
     )
-    now = clock.now()
-    pending, starts = await asyncio.gather(
-        with_stored_reasons(link, page.rows), _starts(link, page.rows, where)
+    pending, starts, stored = await asyncio.gather(
+        with_stored_reasons(link, page.rows),
+        _starts(link, () if brief else page.rows, where),
+        _stored(link, page),
     )
     waiting = waiting_rows(pending, stored, starts)
     return QueueOverview(
         queues=tuple(
             chosen_queues(statuses, target, everything=namespace is None and queue is None)
         ),
-        running=tuple(running_rows(page.holding, stored, now)),
+        running=tuple(running_rows(page.holding, stored, clock.now())),
         running_total=page.holding_total,
         waiting=tuple(waiting),
         waiting_total=page.total,
     )
+
+
+async def _statuses(
+    link: Link, cluster_queue: str, namespace: str | None, *, brief: bool
+) -> QueuesReply:
+    """The counters of one ClusterQueue, or of all; an empty answer for a ``brief`` overview."""
+    if brief:
+        return QueuesReply()
+    asked = Queues(cluster_queue=cluster_queue, local_queues=not cluster_queue)
+    return await questions.queues(link, asked, namespace)
 
 
 async def _starts(
@@ -260,15 +276,12 @@ async def _cluster_queue_of(link: Link, namespace: str, name: str) -> str:
     return "" if stored is None else str(stored.plain().get("spec", {}).get("clusterQueue", ""))
 
 
-async def _page(
-    link: Link, query: PendingQuery, namespace: str | None
-) -> tuple[PendingReply, dict[Key, StoredWorkload]]:
-    """The answer of the scheduler, and the stored workloads and arrays that its rows need."""
-    page = await questions.pending_page(link, query, namespace)
+async def _stored(link: Link, page: PendingReply) -> dict[Key, StoredWorkload]:
+    """The stored workloads and arrays that the rows of an answer need."""
     held = {(row.namespace, row.name) for row in page.holding}
     arrays = {(row.namespace, row.array) for row in page.holding if row.array}
     arrays |= {(row.namespace, row.array) for row in page.rows if row.array}
-    return page, await _read(link, held | arrays)
+    return await _read(link, held | arrays)
 
 
 async def _read(link: Link, keys: Iterable[Key]) -> dict[Key, StoredWorkload]:
