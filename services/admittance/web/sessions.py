@@ -18,6 +18,7 @@ from admittance.client import Client
 from admittance.client.errors import ClientError, Closed
 from admittance.runtime import chance, clock
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.web.kept_facts import KeptFacts
 from admittance.web.live import Follower
 from admittance.web.views.accounts.log import Replayed
 
@@ -43,7 +44,8 @@ class Target(NamedTuple):
 
 class Session:
     """A signed-in person. ``csrf``: the secret that each form of the session has. ``ended``: set
-    when the session is over. ``replayed``: decisions that were decided again, by sequence."""
+    when the session is over. ``facts``: those of workloads that it shows; ``replayed``: decisions
+    that were decided again, by sequence."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -51,6 +53,7 @@ class Session:
         self.csrf = chance.token_hex(SECRET_BYTES)
         self.ended = asyncio.Event()
         self.follower = Follower(client, self.ended)
+        self.facts = KeptFacts(client)
         self.used = clock.monotonic()
         self.replayed: dict[int, Replayed] = {}
 

@@ -8,10 +8,9 @@ from typing import Final, NamedTuple
 
 from admittance.api.checks import AdmissionCheck
 from admittance.client import Client
-from admittance.client.errors import NotAllowed, NotFound, RequestFailed
+from admittance.client.errors import NotFound, RequestFailed
 from admittance.client.requests.objects import is_array
 from admittance.events.requests.explanation import ExplainReply
-from admittance.events.requests.history import LogEntry
 from admittance.events.subjects import APPROVAL_CONTROLLER
 from admittance.runtime import clock
 from admittance.web.pages.output import RUNS, read_output
@@ -48,7 +47,7 @@ async def read(session: Session, namespace: str, name: str, chosen: Chosen) -> W
     workload = stored.workload()
     explained, entries, output, of_array, dependents, approvals = await asyncio.gather(
         _explained(client, namespace, name),
-        facts_of(client, namespace, name),
+        session.facts.of(namespace, name),
         _output(session, workload),
         _elements(client, workload, chosen.elements),
         _dependents(client, workload, chosen),
@@ -67,14 +66,6 @@ async def read(session: Session, namespace: str, name: str, chosen: Chosen) -> W
         elements=of_array,
         dependents=dependents,
     )
-
-
-async def facts_of(client: Client, namespace: str, name: str) -> list[LogEntry]:
-    """The facts of the workload; [] if there are none, or the user may not read them."""
-    try:
-        return [entry async for entry in client.events(name, namespace=namespace)]
-    except (NotAllowed, NotFound):
-        return []
 
 
 async def _explained(client: Client, namespace: str, name: str) -> ExplainReply | None:

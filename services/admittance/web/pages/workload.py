@@ -14,7 +14,7 @@ from admittance.client.errors import BadInput, NotAllowed, NotFound
 from admittance.runtime import clock
 from admittance.web.pages.acting import acted
 from admittance.web.pages.find import known_keys
-from admittance.web.pages.reading import Chosen, facts_of, read
+from admittance.web.pages.reading import Chosen, read
 from admittance.web.paths import workload_path
 from admittance.web.rendering import page, skipped, whole_number
 from admittance.web.sessions import Session
@@ -127,7 +127,7 @@ async def _missing(request: Request, session: Session, namespace: str, name: str
     """The page of a workload that was deleted, or of a name that does not exist; one that the user
     may not see looks like the latter."""
     now = clock.now()
-    rows = log_rows(await facts_of(session.client, namespace, name), f"{namespace}/{name}", now)
+    rows = log_rows(await session.facts.of(namespace, name), f"{namespace}/{name}", now)
     near = [] if rows else near_keys(name, await known_keys(session, namespace))
     view = missing_workload(
         namespace,
