@@ -32,7 +32,11 @@ from admittance.events.requests.history import EventsReply, LogEntry, SettledRep
 from admittance.events.requests.machines import MachinesReply
 from admittance.events.requests.manifests import Applied, DeleteReply
 from admittance.events.requests.past import Moment
-from admittance.events.requests.queues import PendingReply, QueuesReply
+from admittance.events.requests.queues import (
+    LastDay,
+    PendingReply,
+    QueuesReply,
+)
 from admittance.events.requests.reading import UsageCheck, UsageReply
 from admittance.events.requests.replays import ReplayReply
 from admittance.events.requests.whatif import SimulateReply
@@ -547,6 +551,24 @@ class SyncClient:
         return self._thread.run(
             lambda: self._inner.queues(
                 cluster_queue, cohort=cohort, local_queues=local_queues, namespace=namespace, at=at
+            )
+        )
+
+    def last_day(
+        self,
+        resource: str,
+        cluster_queues: Sequence[str] = (),
+        *,
+        cohorts: Sequence[str] = (),
+        namespace: str | None = None,
+    ) -> LastDay:
+        """The last 24 hours of ClusterQueues and cohorts in half hours, together at most 500: how
+        many workloads waited, and how much of ``resource`` was held, as the scheduler that answers
+        has counted since its start. Names that do not exist are left out. ``namespace``: asks as a
+        user of this namespace, who may ask about ClusterQueues."""
+        return self._thread.run(
+            lambda: self._inner.last_day(
+                resource, cluster_queues, cohorts=cohorts, namespace=namespace
             )
         )
 

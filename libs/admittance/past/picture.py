@@ -128,6 +128,8 @@ class Picture:
 
     def queues(self, query: Queues, namespace: str) -> QueuesReply:
         """The queues, as `admit.api.queues` returns them."""
+        if query.last_day is not None:
+            return QueuesReply(error="the last 24 hours of a past moment are not known")
         if query.cohort:
             return of_cohort(self._state, query.cohort, self._counts)
         reply = queue_statuses(self._state, query, namespace)

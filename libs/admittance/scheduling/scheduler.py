@@ -35,6 +35,7 @@ from admittance.scheduling.cycle.refusals import due_refusals, next_refusal_at
 from admittance.scheduling.explain import cohort_tree, pending, queue_status
 from admittance.scheduling.explain.explain import explain
 from admittance.scheduling.explain.fit import fit
+from admittance.scheduling.last_day import DaySamples
 from admittance.scheduling.preemption import quota_reduction
 from admittance.scheduling.preemption.loop_guard import LoopGuard, repeated_preemptions
 from admittance.scheduling.queue_gauges import pending_count, queue_gauges
@@ -67,6 +68,7 @@ class Scheduler:
         self._cycle = Cycle(self._state)
         self._counted = 0
         self._changed_domains = ChangedDomains()
+        self._day = DaySamples()
 
     @property
     def catalog(self) -> Catalog:
@@ -380,8 +382,21 @@ class Scheduler:
         """Returns how many workloads wait in the domains that the scheduler owns."""
         return pending_count(self._state)
 
+    def count(self, *, now: datetime) -> None:
+        """Counts what waits and what is held, for the last 24 hours in the answers of `queues`. The
+        caller must call it every `SAMPLE_SECONDS`."""
+        self._day.count(queue_status.samples(self._state), now=now)
+
     def queues(self, query: Queues, namespace: str = "") -> QueuesReply:
         """Returns counters, usage and activity of the queues and cohorts that the query selects."""
+        if query.last_day is not None:
+            cohorts = self._state.catalog.tree.cohorts
+            below = {
+                name: [node.name for node in cohorts[name].queues()]
+                for name in query.last_day.cohorts
+                if name in cohorts
+            }
+            return self._day.answer(query.last_day, below)
         if query.cohort:
             return cohort_tree.of_cohort(self._state, query.cohort)
         return queue_status.queues(self._state, query, namespace)

@@ -51,6 +51,7 @@ from admittance.scheduler.replays import Replays
 from admittance.scheduler.simulations import Simulations
 from admittance.scheduler.usage_keys import UsageKeys
 from admittance.scheduling.cycle.decisions import Decided
+from admittance.scheduling.last_day import SAMPLE_SECONDS
 from admittance.scheduling.queue_gauges import GAUGES
 from admittance.scheduling.scheduler import Scheduler
 from admittance.scheduling.state.config import Config, changed_settings, config_of
@@ -155,6 +156,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         asyncio.create_task(scheduler.lead(), name="lead"),
         asyncio.create_task(scheduler.decide(), name="decide"),
         asyncio.create_task(scheduler.notices.run(), name="notices"),
+        asyncio.create_task(scheduler.count(), name="count"),
     ]
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:
@@ -360,6 +362,13 @@ class SchedulerService:
             yield from self._core.by_domain(now=now)
         except Suspect as error:
             raise _set_aside(error) from error
+
+    async def count(self) -> None:
+        """Counts once a minute what waits and what is held, also in domains of others."""
+        await self._loaded.wait()
+        while True:
+            self._core.count(now=clock.now())
+            await asyncio.sleep(SAMPLE_SECONDS)
 
     async def leave(self) -> None:
         """Stores the consumption of LocalQueues up to now in the bucket, for the next leader."""

@@ -281,6 +281,8 @@ async def test_a_fact_on_the_log_leads_to_the_workload_as_it_was(page: Page, up:
 async def test_queues_lead_to_their_pending_workloads(page: Page, up: Up) -> None:
     await page.goto(f"{base(up)}/queues")
     await expect(page.locator("#queue-vision .v")).to_have_text("2 / 2")
+    await expect(page.locator("#queue-vision .spark")).to_have_count(2)
+    await expect(page.locator("#day")).to_contain_text("last 24 hours")
     await page.click("#queue-vision a.name")
     await expect(page).to_have_title("1 pending in queue vision · Admittance")
     await expect(page.locator("#quota dd")).to_have_text("2 of 2 cpu used")

@@ -20,7 +20,13 @@ from admittance.client.requests.queues.notices import changed_domains
 from admittance.client.requests.queues.overview import QueueOverview
 from admittance.events.requests.forecast import ForecastReply
 from admittance.events.requests.past import Moment
-from admittance.events.requests.queues import PendingReply, Queues, QueuesReply
+from admittance.events.requests.queues import (
+    LastDay,
+    LastDayQuery,
+    PendingReply,
+    Queues,
+    QueuesReply,
+)
 
 
 @checked_methods
@@ -126,6 +132,25 @@ class QueueMethods:
             if at is not None:
                 return await then.queues_then(link, query, namespace, at)
             return await questions.queues_that_exist(link, query, namespace)
+
+    async def last_day(
+        self,
+        resource: str,
+        cluster_queues: Sequence[str] = (),
+        *,
+        cohorts: Sequence[str] = (),
+        namespace: str | None = None,
+    ) -> LastDay:
+        """The last 24 hours of ClusterQueues and cohorts in half hours, together at most 500: how
+        many workloads waited, and how much of ``resource`` was held, as the scheduler that answers
+        has counted since its start. Names that do not exist are left out. ``namespace``: asks as a
+        user of this namespace, who may ask about ClusterQueues."""
+        async with self._calls.call() as link:
+            query = LastDayQuery(
+                resource=resource, cluster_queues=tuple(cluster_queues), cohorts=tuple(cohorts)
+            )
+            reply = await questions.queues(link, Queues(last_day=query), namespace)
+            return reply.last_day or LastDay()
 
     def quota_changes(self) -> Stream[frozenset[str]]:
         """The names of domains (cohort trees, and ClusterQueues without a cohort) in which quota or

@@ -116,13 +116,24 @@ class PendingReply(Reply, frozen=True, kw_only=True):
     counts: tuple[PendingCount, ...] = ()
 
 
+class LastDayQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Asks for the last 24 hours of ClusterQueues and cohorts, together at most 500. ``resource``:
+    the one of which the reply has the amounts in use."""
+
+    resource: str
+    cluster_queues: tuple[str, ...] = ()
+    cohorts: tuple[str, ...] = ()
+
+
 class Queues(Request, frozen=True, kw_only=True):
     """``admit.api.queues[.<ns>]``: counters, usage and activity of the queues; with ``cohort``, of
-    every queue in its tree. ``local_queues`` false: the reply has only ClusterQueues."""
+    every queue in its tree. ``local_queues`` false: the reply has only ClusterQueues. With
+    ``last_day`` the reply has only the last 24 hours."""
 
     cluster_queue: str = ""
     cohort: str = ""
     local_queues: bool = True
+    last_day: LastDayQuery | None = None
 
 
 class FlavorUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -244,7 +255,29 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     usage: tuple[NodeUsage, ...] = ()
 
 
+class DayOfNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A ClusterQueue or cohort in 48 half hours, the oldest first; the last one is the present one
+    up to now. ``waiting``: the mean number of workloads that waited, rounded up to a tenth;
+    ``used``: the mean amount of the resource that workloads held, rounded up to an accounting unit;
+    of a cohort the sum of all ClusterQueues that are below it now. None: it was not counted."""
+
+    name: str
+    waiting: tuple[float | None, ...] = ()
+    used: tuple[int | None, ...] = ()
+
+
+class LastDay(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The last 24 hours as the scheduler that answers has counted them since its start. ``begin``:
+    when the first half hour began; None: nothing is counted yet. What does not exist is left
+    out."""
+
+    begin: datetime | None = None
+    cluster_queues: tuple[DayOfNode, ...] = ()
+    cohorts: tuple[DayOfNode, ...] = ()
+
+
 class QueuesReply(Reply, frozen=True, kw_only=True):
     cluster_queues: tuple[QueueStatus, ...] = ()
     local_queues: tuple[QueueStatus, ...] = ()
     tree: tuple[NodeStatus, ...] = ()
+    last_day: LastDay | None = None

@@ -20,6 +20,7 @@ from admittance.events.shapes import Refusal
 from admittance.quota.cell import Cell, FlavorResource
 from admittance.scheduling.cycle.refusals import workload_reason
 from admittance.scheduling.fairsharing.shares import share_of
+from admittance.scheduling.last_day import Sample
 from admittance.scheduling.state.equivalence import Key
 from admittance.scheduling.state.held.person_limits import Limit, PersonLimits
 from admittance.scheduling.state.held.shared_quota import WithoutUsage
@@ -88,6 +89,19 @@ def queues(state: SchedulerState, query: Queues, namespace: str) -> QueuesReply:
         and (not query.cluster_queue or local.spec.cluster_queue == query.cluster_queue)
     ]
     return QueuesReply(cluster_queues=tuple(statuses), local_queues=tuple(locals_))
+
+
+def samples(state: SchedulerState) -> Iterator[Sample]:
+    """Yields what waits in each ClusterQueue, and what workloads hold of each resource."""
+    for name in state.catalog.cluster_queues:
+        queue = state.queues.get(name)
+        if queue is None or queue.node is None:
+            continue
+        used: dict[str, int] = {}
+        with WithoutUsage(promised_workloads((queue,))):
+            for (_, resource), cell in queue.node.cells.items():
+                used[resource] = used.get(resource, 0) + cell.usage
+        yield Sample(name, queue.pending, used)
 
 
 def _cluster_queue(state: SchedulerState, queue: Queue, *, persons: bool) -> QueueStatus:

@@ -16,7 +16,7 @@ from admittance.runtime import clock
 from admittance.web.rendering import page
 from admittance.web.sessions import Session
 from admittance.web.views.frame import Frame
-from admittance.web.views.queues import build
+from admittance.web.views.queues import build, rows_with_charts, with_day
 
 TREES_MAX: Final = 50
 """The most cohort trees of one page."""
@@ -34,7 +34,17 @@ async def show(request: Request, session: Session) -> Response:
         request.query_params.get("resource"),
         frozenset(filter(None, request.query_params.get("fold", "").split(","))),
     )
-    frame = Frame(title=view.title, as_of=clock.now(), at="/queues")
+    now = clock.now()
+    if view.rows and view.resource:
+        rows = rows_with_charts(view)
+        last = await client.last_day(
+            view.resource,
+            [row.name for row in rows if not row.is_cohort],
+            cohorts=[row.name for row in rows if row.is_cohort],
+            namespace=namespace,
+        )
+        view = with_day(view, rows, last, now)
+    frame = Frame(title=view.title, as_of=now, at="/queues")
     return page(request, "queues.html", frame, view, session=session)
 
 

@@ -7,12 +7,15 @@ borrowed. A bar ends at 164 % of the nominal quota.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
-from admittance.events.requests.queues import NodeStatus, QueueStatus
+from admittance.events.requests.queues import LastDay, NodeStatus, QueueStatus
 from admittance.web.paths import queue_path, queues_path
+from admittance.web.views.sparks import CHARTS_MAX, Day, Now, day
 from admittance.web.views.words import GPU, Link, number, unit
 
 NOMINAL: Final = 56.0
@@ -40,8 +43,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 class TreeRow(msgspec.Struct, frozen=True, kw_only=True):
     """A cohort or a queue. ``fold``: hides or shows the rows below a cohort; ``folded``: they are
-    hidden. ``cells``: None for a flavor that it does not have. ``share``: its weighted share under
-    fair sharing."""
+    hidden. ``cells``: None for a flavor that it does not have. ``used`` and ``nominal``: of all
+    flavors together, in accounting units. ``share``: its weighted share under fair sharing."""
 
     id: str
     depth: int
@@ -53,13 +56,15 @@ class TreeRow(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[Cell | None, ...]
     waiting: int
     running: int
+    used: int
+    nominal: int
     share: str
     trouble: str
 
 
 class QueuesView(msgspec.Struct, frozen=True, kw_only=True):
     """``resources``: those to choose from, with the chosen one. ``more``: how many rows are left
-    out."""
+    out. ``day``: the last 24 hours of the rows; None: of a past moment."""
 
     title: str
     say: str
@@ -69,6 +74,7 @@ class QueuesView(msgspec.Struct, frozen=True, kw_only=True):
     flavors: tuple[str, ...]
     rows: tuple[TreeRow, ...]
     more: int
+    day: Day | None = None
 
 
 class _Sum:
@@ -122,6 +128,27 @@ def build(
     )
 
 
+def rows_with_charts(view: QueuesView) -> list[Now]:
+    """The first rows of the page, which get charts of the last 24 hours."""
+    return [
+        Now(
+            id=row.id,
+            name=row.name,
+            is_cohort=row.is_cohort,
+            waiting=row.waiting,
+            used=row.used,
+            nominal=row.nominal,
+        )
+        for row in view.rows[:CHARTS_MAX]
+    ]
+
+
+def with_day(view: QueuesView, rows: Sequence[Now], last: LastDay, now: datetime) -> QueuesView:
+    """The view with charts of the last 24 hours. ``rows``: of `rows_with_charts`."""
+    more = len(view.rows) > len(rows)
+    return replace(view, day=day(rows, last, view.resource, now, more=more))
+
+
 def _first(resources: Sequence[str]) -> str:
     for name in (GPU, *(name for name in resources if "/" in name), "cpu"):
         if name in resources:
@@ -157,12 +184,13 @@ def _rows_of_tree(
             queue = queues.get(node.name)
             if queue is None:
                 continue
-            sums = of_queue[node.name]
+            own = of_queue[node.name]
             for usage in node.usage:
-                if usage.resource == resource and usage.flavor in sums:
-                    sums[usage.flavor].lent = usage.lent
-            yield _row_of_queue(queue, node.depth, sums, flavors, resource, node)
+                if usage.resource == resource and usage.flavor in own:
+                    own[usage.flavor].lent = usage.lent
+            yield _row_of_queue(queue, node.depth, own, flavors, resource, node)
             continue
+        sums = _sums_of_cohort(node, resource)
         is_folded = node.name in folded
         if is_folded:
             hidden_below = node.depth
@@ -177,9 +205,11 @@ def _rows_of_tree(
                 queues_path(resource, folded ^ {node.name}),
             ),
             folded=is_folded,
-            cells=_cells(node.name, _sums_of_cohort(node, resource), flavors, resource),
+            cells=_cells(node.name, sums, flavors, resource),
             waiting=node.pending,
             running=node.running,
+            used=sum(made.used for made in sums.values()),
+            nominal=sum(made.nominal for made in sums.values()),
             share=_share(node),
             trouble="Its parents form a cycle." if node.in_cycle else "",
         )
@@ -213,6 +243,8 @@ def _row_of_queue(
         cells=_cells(queue.name, sums, flavors, resource),
         waiting=queue.pending,
         running=queue.admitted,
+        used=sum(made.used for made in sums.values()),
+        nominal=sum(made.nominal for made in sums.values()),
         share=_share(node) if node is not None else "",
         trouble="" if queue.active else queue.message or queue.reason or "It is not active.",
     )
