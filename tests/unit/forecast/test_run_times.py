@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from math import log
 from statistics import fmean, median
 
 import pytest
@@ -38,6 +39,23 @@ def known(*runs: tuple[Source, float]) -> RunTimes:
 )
 def test_the_levels_of_a_source_go_from_near_to_far(source: Source, kinds: list[str]) -> None:
     assert [level[0] for level in levels(source)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("values", "spread"),
+    [
+        # Too few runs for quartiles.
+        ([100.0, 100.0, 900.0], 0.6),
+        ([100.0, 110.0, 121.0, 132.0, 145.0], log(132 / 110) / 1.35),
+        ([100.0] * 5, 0.05),
+        ([1.0, 10.0, 100.0, 1000.0, 10_000.0], 1.0),
+    ],
+)
+def test_a_draw_varies_as_far_as_the_quartiles_are_apart(
+    values: Sequence[float], spread: float
+) -> None:
+    width = known(*((ADA, value) for value in values)).width(levels(ADA)[0])
+    assert width == pytest.approx(0.5 * spread * len(values) ** -0.2)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from admittance.placement.verdicts import PlacementTimes
 from support.builders import NOON
 from support.machines import Machines, a_group, a_machine, a_request
 
-AFTER = PlacementTimes().hold_after or timedelta(0)
-FORGET = PlacementTimes().hold_without_quota
+AFTER = timedelta(minutes=5)
+FORGET = timedelta(minutes=10)
 SECOND = timedelta(seconds=1)
 
 

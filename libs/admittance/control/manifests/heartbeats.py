@@ -229,33 +229,36 @@ def with_new_condition(
     monotonic seconds; ``written``: when the caller wrote the condition last. ``coming``: keys of
     objects written in the same apply.
     """
-    before = active_of(check)
-    missing = objects.missing_parameters(check, coming)
-    if missing:
-        same = before is not None and (before.status, before.message) == ("False", missing)
-        new = (
-            before
-            if same
-            else _active(check, ("False", reasons.BAD_PARAMETERS_REF, missing), clock)
-        )
-    elif reports_missing_parameters(check):
-        # The parameters object of the check exists now, so only the heartbeats of the controller
-        # can make the check inactive.
-        new = beats.condition(with_active(check, None), now, clock, None)
-    else:
-        new = beats.condition(check, now, clock, written) or before
-    return None if new == before else with_active(check, new)
+    new = _with_parameters(check, objects, clock, coming)
+    if not reports_missing_parameters(new):
+        # The parameters object of the check exists, so only the heartbeats of the controller can
+        # make the check inactive.
+        condition = beats.condition(new, now, clock, written)
+        if condition is not None:
+            new = with_active(new, condition)
+    return None if active_of(new) == active_of(check) else new
 
 
 def with_changed_parameters(objects: Objects, clock: datetime) -> list[AdmissionCheck]:
     """The checks with a changed Active condition because their parameters were created or deleted,
     each with the new condition."""
-    silence = Heartbeats(0.0)
-    new = (
-        with_new_condition(check, objects, silence, 0.0, clock)
-        for check in objects.of_kind("admissioncheck")
-    )
-    return [check for check in new if check is not None]
+    checks = objects.of_kind("admissioncheck")
+    return [
+        new for check in checks if (new := _with_parameters(check, objects, clock)) is not check
+    ]
+
+
+def _with_parameters(
+    check: AdmissionCheck, objects: Objects, clock: datetime, coming: Container[str] = ()
+) -> AdmissionCheck:
+    """The check with the condition that its parameters are missing, or without that condition if
+    they exist; the same object if nothing changes."""
+    reported = reports_missing_parameters(check)
+    missing = objects.missing_parameters(check, coming)
+    if reported == bool(missing):
+        return check
+    report = ("False", reasons.BAD_PARAMETERS_REF, missing)
+    return with_active(check, _active(check, report, clock) if missing else None)
 
 
 def reports_missing_parameters(check: AdmissionCheck) -> bool:

@@ -193,7 +193,7 @@ class _Search:
             return []
         # Try to restore the usage of each victim of the preemptor's own queue, and remove further
         # candidates of other queues for it if needed.
-        for index in range(len(own) - 2, -1, -1):
+        for index in reversed(range(len(own) - 1)):
             restore_victim(own[index])
             if not above_nominal(need) and has_room():
                 own[index] = own[-1]

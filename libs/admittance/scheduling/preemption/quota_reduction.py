@@ -303,7 +303,7 @@ def _make_fit(
                 away.add(loser)
     # Restore, in reverse order, removed workloads that fit into quota together with the workloads
     # that stay.
-    for index in range(len(taken) - 2, -1, -1):
+    for index in reversed(range(len(taken) - 1)):
         workload = taken[index][0]
         state.at_work = REVOKE, workload
         restore_usage(workload)

@@ -106,6 +106,18 @@ def test_what_is_beside_known_pod_sets_is_validated(
     assert len(reader) == 1
 
 
+def test_only_a_workload_may_be_submitted_also_of_an_older_version() -> None:
+    queue = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {"name": "w", "namespace": "ns"},
+        "spec": {"clusterQueue": "cq"},
+    }
+    assert answer(WorkloadReader(), queue) == "a LocalQueue was submitted: submit a Workload"
+    older = {**a_manifest(), "apiVersion": "kueue.x-k8s.io/v1beta1"}
+    assert answer(WorkloadReader(), older) == answer(WorkloadReader(), a_manifest())
+
+
 @pytest.mark.parametrize("containers", ["{}", '{"command":["",""]}', '{"name":"a","image":"b"}'])
 def test_hostile_pod_sets_fill_a_limited_part_of_memory(containers: str) -> None:
     reader = WorkloadReader(each_max=100_000, all_max=500_000)
