@@ -103,6 +103,16 @@ def test_a_cohort_has_the_sum_of_what_is_below_it() -> None:
     }
 
 
+def test_an_answer_is_of_the_last_count() -> None:
+    samples = DaySamples()
+    query = LastDayQuery(resource="cpu", cluster_queues=("a",), cohorts=("a",))
+    for waiting, means in ((2, (2, 4)), (4, (3, 6))):
+        samples.count([Sample("a", waiting, {}), Sample("b", waiting, {})], now=NOON)
+        day = samples.answer(query, {"a": ["a", "b"]}).last_day
+        assert day is not None
+        assert (day.cluster_queues[0].waiting[-1], day.cohorts[0].waiting[-1]) == means
+
+
 def test_a_deleted_queue_is_forgotten() -> None:
     counts: list[tuple[float, Counts]] = [(0, {"a": (1, 2)}), (1, {}), (2, {"a": (3, 4)})]
     assert shown(played(*counts[:2], cohorts={})) == {}
