@@ -278,6 +278,20 @@ async def test_a_fact_on_the_log_leads_to_the_workload_as_it_was(page: Page, up:
 
 
 @needs_chromium
+async def test_lesser_pages_are_in_a_list_so_that_the_menu_has_one_line(page: Page, up: Up) -> None:
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    await page.goto(f"{base(up)}/queues")
+    rows = "links => new Set(links.map((link) => link.offsetTop)).size"
+    links = page.locator("header nav > ul > li > a")
+    assert await links.evaluate_all(rows) == 1
+    header = await page.locator("header.top").bounding_box()
+    assert header is not None and header["height"] < 60  # the user is in the same line
+    await page.click(".others summary")
+    await page.click(".others a[href='/events']")
+    await expect(page.locator("nav > ul > li > a[aria-current]")).to_have_text("Events")
+
+
+@needs_chromium
 async def test_queues_lead_to_their_pending_workloads(page: Page, up: Up) -> None:
     await page.goto(f"{base(up)}/queues")
     await expect(page.locator("#queue-vision .v")).to_have_text("2 / 2")

@@ -18,7 +18,7 @@ from admittance.events.requests.queues import (
     QueueStatus,
     RowShortfall,
 )
-from admittance.web.views import pending, queues
+from admittance.web.views import past, pending, queues
 from admittance.web.views.merging import merged_overviews, merged_pending
 from admittance.web.views.pending import Chosen
 from admittance.web.views.queues import Cell, QueuesView
@@ -331,3 +331,14 @@ def test_overviews_of_several_namespaces_are_one() -> None:
     assert [each.name for each in merged.running] == ["r3", "r1"]
     assert [each.name for each in merged.waiting] == ["w1", "w2"]
     assert (merged.running_total, merged.waiting_total, len(merged.queues)) == (10, 14, 1)
+
+
+def test_all_links_of_past_queues_lead_to_the_same_moment() -> None:
+    tree = [node("lab", 0, "Cohort"), node("a", 1)]
+    view = past.queues_at(queues.build([queue("a", 1, 2, cohort="lab")], [tree], GPU), 7)
+    links = [*view.resources, *(row.fold for row in view.rows), *(row.link for row in view.rows)]
+    assert [link.href for link in links if link] == [
+        "/queues?resource=nvidia.com%2Fgpu&at=7",
+        "/queues?resource=nvidia.com%2Fgpu&fold=lab&at=7",
+        "/queues/a?at=7",
+    ]

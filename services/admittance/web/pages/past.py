@@ -18,6 +18,7 @@ from admittance.events.requests.history import LogEntry
 from admittance.events.requests.past import Moment
 from admittance.events.requests.queues import NodeStatus
 from admittance.runtime import clock
+from admittance.web.pages.queues import folded
 from admittance.web.paths import workload_path
 from admittance.web.rendering import page, skipped
 from admittance.web.sessions import Session
@@ -171,9 +172,10 @@ async def queues(request: Request, session: Session) -> Response:
         found = await client.queues(cohort=cohorts[domain], namespace=namespace, at=at)
         trees.append(found.tree)
     resource = request.query_params.get("resource")
-    made = queues_view.build(reply.cluster_queues, trees, resource)
+    made = queues_view.build(reply.cluster_queues, trees, resource, folded(request))
     view = past_view.queues_at(made, at)
-    shown = {"resource": resource} if resource else {}
+    chosen = {name: request.query_params.get(name, "") for name in ("resource", "fold")}
+    shown = {name: value for name, value in chosen.items() if value}
     bar = past_view.bar("/queues", moment, clock.now(), **shown)
     frame = Frame(title=view.title, as_of=moment.time, at="/queues", live=False, past=bar)
     return page(request, "queues.html", frame, view, session=session)

@@ -32,7 +32,7 @@ async def show(request: Request, session: Session) -> Response:
         reply.cluster_queues,
         trees,
         request.query_params.get("resource"),
-        frozenset(filter(None, request.query_params.get("fold", "").split(","))),
+        folded(request),
     )
     now = clock.now()
     if view.rows and view.resource:
@@ -46,6 +46,11 @@ async def show(request: Request, session: Session) -> Response:
         view = with_day(view, rows, last, now)
     frame = Frame(title=view.title, as_of=now, at="/queues")
     return page(request, "queues.html", frame, view, session=session)
+
+
+def folded(request: Request) -> frozenset[str]:
+    """The cohorts without the rows below them."""
+    return frozenset(filter(None, request.query_params.get("fold", "").split(",")))
 
 
 async def _trees(

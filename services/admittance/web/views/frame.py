@@ -12,12 +12,14 @@ from admittance.web.views.past import PastBar
 
 class Place(NamedTuple):
     """A page of the menu. ``key``: the letter that opens it after ``g``; ``roles``: the roles that
-    may see it, "" for a server without users; None: all roles."""
+    may see it, "" for a server without users; None: all roles; ``is_lesser``: it stands under
+    *More*, unless it is the page that is shown."""
 
     text: str
     href: str
     key: str
     roles: frozenset[str] | None = None
+    is_lesser: bool = False
 
 
 MENU: Final = (
@@ -25,10 +27,16 @@ MENU: Final = (
     Place("Queues", "/queues", "q"),
     Place("Pending", "/pending", "p"),
     Place("Checks", "/checks", "c"),
-    Place("Machines", "/machines", "m", frozenset({"", "viewer", "admin"})),
-    Place("Capacity", "/capacity", "a"),
-    Place("Usage", "/usage", "u", frozenset({"", "owner", "user", "viewer", "admin"})),
-    Place("Events", "/events", "e"),
+    Place("Machines", "/machines", "m", frozenset({"", "viewer", "admin"}), is_lesser=True),
+    Place("Capacity", "/capacity", "a", is_lesser=True),
+    Place(
+        "Usage",
+        "/usage",
+        "u",
+        frozenset({"", "owner", "user", "viewer", "admin"}),
+        is_lesser=True,
+    ),
+    Place("Events", "/events", "e", is_lesser=True),
     Place("What if", "/whatif", "i", frozenset({"", "viewer", "admin", "user", "owner"})),
     Place("Health", "/health", "h", frozenset({"", "viewer", "admin"})),
 )

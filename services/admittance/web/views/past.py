@@ -68,10 +68,18 @@ def pending_at(view: PendingView, at: int) -> PendingView:
 
 
 def queues_at(view: QueuesView, at: int) -> QueuesView:
-    """The view with links to other resources of the same moment."""
+    """The view with links to resources, folded cohorts and queues of the same moment."""
     return replace(
         view,
         resources=tuple(also_at(link, at) for link in view.resources),
+        rows=tuple(
+            replace(
+                row,
+                link=row.link and also_at(row.link, at),
+                fold=row.fold and also_at(row.fold, at),
+            )
+            for row in view.rows
+        ),
     )
 
 
