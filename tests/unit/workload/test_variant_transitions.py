@@ -14,9 +14,11 @@ from admittance.events.base import Fact
 from admittance.events.shapes import HandedOn, PendingPreemption
 from admittance.family import FamilyRules, Tag
 from admittance.workload.change import Change
+from admittance.workload.conditions import Type, find
 from admittance.workload.families.family_change import FamilyMembers, FamilyTransition
 from admittance.workload.families.member_transitions import variant_transition
 from admittance.workload.families.migration import admitted_after_stop, promise_quota
+from admittance.workload.families.reconcile import reconcile
 from admittance.workload.stored import StoredWorkload, WorkloadStatus, head
 from admittance.workload.transition_context import InactiveReason
 from support.builders import NOON, Around, a_condition, an_admission, occasion
@@ -294,3 +296,21 @@ def _successor(best: StoredWorkload, queue: Any) -> str:
     family = _family(a_parent(), a_variant("mid"), best, **queue)
     change = admitted_after_stop(family, "p-best")
     return line_of(change, family) if change is not None else "no longer"
+
+
+ADMITTED = ("QuotaReserved", "Admitted")
+
+
+@pytest.mark.parametrize(
+    ("parent", "message"),
+    [
+        (RUNS, "Variant p-mid is admitted"),
+        (a_parent(*ADMITTED, admission=ON_MID), "No variant of its family may run"),
+    ],
+)
+def test_a_second_admitted_variant_is_evicted(parent: StoredWorkload, message: str) -> None:
+    family = _family(parent, WORSE, a_variant("best", *ADMITTED, admission=ON_BEST))
+    reconcile(family)
+    evicted = find(family.variants["p-best"], Type.EVICTED)
+    assert evicted is not None
+    assert evicted.message == message

@@ -183,6 +183,15 @@ def test_a_head_without_a_known_end_leaves_no_promise_to_younger_heads() -> None
     assert promised(machine, old, a_head(machine, {CPU: 1})) == ("old", None, ["h0"])
 
 
+def test_holders_in_the_way_need_not_be_named() -> None:
+    machine = Machine(b=2)
+    machine.holds("h", 4, None)
+    huge = a_head(machine, {CPU: 7}, name="huge", age=2)
+    old = a_head(machine, {CPU: 6}, {SPOT: 7}, name="old", age=1)
+    heads = [a_head(machine, {CPU: 1}), old, huge]
+    assert promise_of(heads, machine.holders, NOON, names=False) == NoPromise(old.key, ())
+
+
 @pytest.mark.parametrize(
     ("lend", "borrow", "b", "certain"),
     [
@@ -268,6 +277,7 @@ def test_a_holder_that_ends_after_the_promised_time_leaves_no_room() -> None:
 def test_a_head_that_borrows_at_the_promised_time_leaves_what_is_lent_to_it() -> None:
     machine = Machine(b=2)
     machine.holds("h", 4, 5)
+    assert promised(machine, a_head(machine, {CPU: 2})) == ("head", 0, [])
     promise = promise_of([a_head(machine, {CPU: 5})], machine.holders, NOON)
     assert isinstance(promise, Promise)
     for amount, allowed in ((1, True), (2, False)):

@@ -9,6 +9,8 @@ import pytest
 from admittance.events.requests.queues import Queues
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.stored_fields import InFlight
+from support.cores.families.family_queues import family_policy
+from support.cores.families.family_scheduler import FamilyScheduler
 from support.cores.stepped_scheduler import SteppedScheduler, groups
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
@@ -226,22 +228,30 @@ def test_left_over_quota_is_free_only_after_the_handover() -> None:
     assert "small" in scheduler.settle()
 
 
-def test_the_receiver_of_a_handover_is_not_preempted_in_that_cycle() -> None:
-    scheduler = SteppedScheduler()
+@pytest.mark.parametrize("giver", ["one", "one-default"])
+def test_the_receiver_of_a_handover_is_not_preempted_in_that_cycle(giver: str) -> None:
+    """The giver is a workload, or a variant of family ``one``."""
+    scheduler = FamilyScheduler()
+    scheduler.flavor("default")
     waits_for_a_check(scheduler)
     scheduler.put("Cohort", "co", {"resourceGroups": groups(default="4")})
     for name in ("a", "b"):
         scheduler.queue(
             name, "co", resourceGroups=groups(default="2"), preemption=RECLAIM, **CHECKED
         )
-    scheduler.queue("lender", "co", resourceGroups=groups(default="0"), **CHECKED)
-    scheduler.submit("one", "lender", "4", age=2)
-    scheduler.submit("two", "lender", "4", age=1)
+    policy = family_policy()
+    lends = {"resourceGroups": groups(default="0"), "concurrentAdmission": policy, **CHECKED}
+    scheduler.queue("lender", "co", **lends)
+    scheduler.submit("two", "lender", "4", priority=1)
+    if giver == "one":
+        scheduler.submit("one", "lender", "4")
+    else:
+        scheduler.open_family("one", "lender", {"default": ["default"]}, [(1, {"cpu": "4"})])
     scheduler.settle()
     scheduler.submit("first", "a", "2", age=1)
     scheduler.submit("second", "b", "2")
     assert scheduler.cycle() == ["first"]
-    assert [giver.name for decision in scheduler.decided for giver in decision.preempts] == ["one"]
+    assert [row.name for decision in scheduler.decided for row in decision.preempts] == [giver]
     assert scheduler.settle() == ["second"]
 
 
