@@ -70,7 +70,8 @@ def application(
             session = await door.session(request)
             if session is None:
                 return _to_sign_in(request)
-            return await _answered(request, session, lambda: show(request, session))
+            with sessions.rests.answering():
+                return await _answered(request, session, lambda: show(request, session))
 
         return answer
 

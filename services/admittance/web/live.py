@@ -1,7 +1,8 @@
 """The live stream: it carries sequences of the log, and pages ask again for what they show.
 
 A message of the bus says only that there are facts; they are read from the log, with their
-sequences. All pages of a person share one follower, which asks at most ten times a second.
+sequences. All pages of a person share one follower, which asks at most ten times a second. Pages
+get an event after the rest that follows their last answers.
 
 Workloads of other namespaces change the numbers that a person sees, and their facts are hidden from
 that person. So the follower subscribes to changed domains, too.
@@ -20,6 +21,8 @@ import structlog
 from admittance.client import Client
 from admittance.client.errors import ClientError, Closed
 from admittance.runtime import clock
+from admittance.runtime.tasks import set_within
+from admittance.web.rests import Rests
 
 PAUSE_SECONDS: Final = 0.1
 """Time between two readings of the log, and between two events of a stream."""
@@ -33,12 +36,13 @@ class Follower:
     """Follows the log for one person, while at least one stream is open. ``sequence``: of the last
     fact that was seen; 0: none was. ``ended``: set when the session is over."""
 
-    def __init__(self, client: Client, ended: asyncio.Event) -> None:
+    def __init__(self, client: Client, ended: asyncio.Event, rests: Rests) -> None:
         self.sequence = 0
         self._changes = 0  # how often the quota or the queues of a domain changed
         self.listeners = 0
         self._client = client
         self._ended = ended
+        self._rests = rests
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -53,6 +57,7 @@ class Follower:
             yield {"event": "changed", "id": str(seen), "data": str(seen)}
             while not self._ended.is_set():
                 await self._until_after(seen, changes)
+                await self.rest()
                 if self.sequence > seen or self._changes > changes:
                     seen, changes = max(seen, self.sequence), self._changes
                     yield {"event": "changed", "id": str(seen), "data": str(seen)}
@@ -74,6 +79,11 @@ class Follower:
         while self.sequence <= seen and self._changes <= changes and not self._ended.is_set():
             self._changed.clear()
             await self._changed.wait()
+
+    async def rest(self) -> None:
+        """Waits for the end of the rest of the pages, or of the session."""
+        while not self._ended.is_set() and (left := self._rests.left(clock.monotonic())):
+            await set_within(self._ended, left)
 
     def _start(self) -> None:
         since, seen = clock.now(), self.sequence

@@ -18,8 +18,10 @@ from admittance.client import Client
 from admittance.client.errors import ClientError, Closed
 from admittance.runtime import chance, clock
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
-from admittance.web.kept_facts import KeptFacts
+from admittance.web.kept.facts import KeptFacts
+from admittance.web.kept.starts import KeptStarts
 from admittance.web.live import Follower
+from admittance.web.rests import Rests
 from admittance.web.views.accounts.log import Replayed
 
 SESSIONS_MAX: Final = 500
@@ -44,16 +46,17 @@ class Target(NamedTuple):
 
 class Session:
     """A signed-in person. ``csrf``: the secret that each form of the session has. ``ended``: set
-    when the session is over. ``facts``: those of workloads that it shows; ``replayed``: decisions
-    that were decided again, by sequence."""
+    when the session is over. ``facts``, ``starts``: of the workloads that it shows; ``replayed``:
+    decisions that were decided again, by sequence."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, rests: Rests) -> None:
         self.client = client
         self.login = client.login
         self.csrf = chance.token_hex(SECRET_BYTES)
         self.ended = asyncio.Event()
-        self.follower = Follower(client, self.ended)
+        self.follower = Follower(client, self.ended, rests)
         self.facts = KeptFacts(client)
+        self.starts = KeptStarts(client)
         self.used = clock.monotonic()
         self.replayed: dict[int, Replayed] = {}
 
@@ -73,6 +76,7 @@ class Session:
         """Ends the streams and the connection."""
         self.ended.set()
         self.follower.stop()
+        await self.starts.close()
         await self.client.close()
 
 
@@ -81,9 +85,10 @@ class NotSignedIn(Exception):
 
 
 class Sessions:
-    """The sessions of this process, by the secret in their cookies."""
+    """The sessions of this process, by the secret in their cookies. ``rests``: of their pages."""
 
     def __init__(self, target: Target) -> None:
+        self.rests = Rests()
         self._target = target
         self._sessions: dict[str, Session] = {}
         self._people: dict[str, str] = {}
@@ -125,7 +130,7 @@ class Sessions:
                 "This server has no users, so it checks no token: sign in with the link that "
                 "`admit up` or `admit web` prints."
             )
-        secret, session = chance.token_hex(SECRET_BYTES), Session(client)
+        secret, session = chance.token_hex(SECRET_BYTES), Session(client, self.rests)
         self._sessions[secret] = session
         watch = asyncio.create_task(self._until_refused(secret, session), name="session")
         self._watches[secret] = watch

@@ -14,7 +14,7 @@ import pytest
 from admittance.client.errors import NotAllowed
 from admittance.events.requests.history import LogEntry
 from admittance.runtime import clock
-from admittance.web.kept_facts import KeptFacts
+from admittance.web.kept.facts import KeptFacts
 
 AGO = timedelta(minutes=1)
 

@@ -8,9 +8,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from admittance.client import Client
-from admittance.client.errors import BadInput, NotFound, RequestFailed
-from admittance.events.requests.forecast import StartForecast
+from admittance.client.errors import BadInput, NotFound
 from admittance.events.requests.queues import PendingReply
 from admittance.runtime import clock
 from admittance.web.rendering import page, skipped
@@ -59,7 +57,7 @@ async def _shown(request: Request, session: Session, chosen: Chosen) -> Response
     # Positions of a queue mean little without the workloads of other namespaces between them.
     with_others = bool(chosen.queue and login.namespaces and not (chosen.state or chosen.reason))
     reply, rows_max = await _pending(session, chosen, skip, with_others=with_others)
-    starts = await _starts(client, reply, login.namespaces)
+    starts = await session.starts.of(_names(reply, login.namespaces))
     now = clock.now()
     view = build(
         reply,
@@ -107,23 +105,11 @@ async def _pending(
     return merged, MERGED_MAX
 
 
-async def _starts(
-    client: Client, reply: PendingReply, namespaces: tuple[str, ...]
-) -> dict[str, StartForecast]:
-    """The expected starts by ``namespace/name``; {} if the forecast service does not run, starts
-    just now, or may not be asked. ``namespaces``: those of the person; empty: all."""
+def _names(reply: PendingReply, namespaces: tuple[str, ...]) -> dict[str, list[str]]:
+    """The names of the workloads that wait for quota, by namespace. ``namespaces``: those of the
+    person, since forecasts of others are not answered; empty: all."""
     names: dict[str, list[str]] = {}
     for row in reply.rows:
         if not row.state and (not namespaces or row.namespace in namespaces):
             names.setdefault(row.namespace, []).append(row.name)
-    try:
-        replies = await asyncio.gather(
-            *(client.forecast(of, namespace=namespace) for namespace, of in names.items())
-        )
-    except RequestFailed:
-        return {}
-    return {
-        f"{namespace}/{name}": start
-        for namespace, answer in zip(names, replies, strict=True)
-        for name, start in answer.starts.items()
-    }
+    return names

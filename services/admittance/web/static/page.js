@@ -3,7 +3,7 @@
 "use strict";
 
 const REPAINT_MS = 250;
-const REST = 4, REST_MAX_MS = 2000; // a page rests so many times as long as its last answer took
+const REST = 4, REST_MAX_MS = 30000; // a page rests so many times as long as its last answer took
 const GRACE_MS = 1500;
 const AGAIN_MS = 5000;
 
