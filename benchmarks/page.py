@@ -108,6 +108,7 @@ class Browser:
             f"Host: {self._host}",
             "Connection: close",
             "Accept-Encoding: gzip",
+            "Admit-Part: 1",
             f"Origin: http://{self._host}",
             f"Cookie: {self._cookie}",
             "Content-Type: application/x-www-form-urlencoded",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import nullcontext
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -49,6 +50,8 @@ from admittance.web.views.missing import Missing
 GZIP_BYTES: Final = 1024
 PING_SECONDS: Final = 15
 """Time between two empty lines of a stream, by which a lost browser is noticed."""
+REPAINTS: Final = "admit-part"
+"""The header of a page that asks again by itself."""
 NOTHING: Final = "There is nothing here, or you may not see it."
 
 Shown = Callable[[Request, Session], Awaitable[Response]]
@@ -70,7 +73,8 @@ def application(
             session = await door.session(request)
             if session is None:
                 return _to_sign_in(request)
-            with sessions.rests.answering():
+            again = REPAINTS in request.headers
+            with sessions.rests.answering() if again else nullcontext():
                 return await _answered(request, session, lambda: show(request, session))
 
         return answer

@@ -1,7 +1,8 @@
 """How long open pages rest before they ask again, so that the system keeps its time for its work.
 
-All pages of all sessions rest together: the time in which any of their requests is answered counts
-once, however many are answered at that time.
+All pages of all sessions rest together: the time in which any of them is answered counts once,
+however many are answered at that time. Pages that a person opens do not count: only those that ask
+again by themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ QUICK: Final = 4
 """Pages rest so many times as long as their answers took together, up to `QUICK_SECONDS`."""
 FURTHER: Final = 9
 """They rest so many times as long as their answers took beyond that."""
-REST_MAX_SECONDS: Final = 5.0
+REST_MAX_SECONDS: Final = 2.0
 
 
 def rest_after(busy: float) -> float:

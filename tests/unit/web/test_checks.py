@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStatus
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.api.workload import CheckState
 from admittance.client.calls import Login
+from admittance.client.errors import NotFound, Unavailable
+from admittance.client.requests.objects import BucketObject
+from admittance.events.codec import encode
+from admittance.events.requests.queues import PendingReply, PendingRow
 from admittance.events.shapes import Admission
 from admittance.events.subjects import APPROVAL_CONTROLLER
+from admittance.web.pages.checks import NAMED_MAX, under_checks
 from admittance.web.views.system.checks import APPROVALS_MAX, ChecksView, build
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
@@ -106,7 +116,9 @@ def test_retries_are_counted_and_the_next_end_of_a_delay_is_named() -> None:
     later = waits("later", "Retry", minutes=1, retries=1)
     sooner = waits("sooner", "Retry", minutes=4, retries=2)
     over = waits("over", "Retry", minutes=30, retries=4)
-    [line] = view(later, sooner, over).checks
+    runs = waits("runs", "Ready", retries=8)
+    admitted = replace(runs.status, conditions=(Condition(type="Admitted", status="True"),))
+    [line] = view(later, sooner, over, replace(runs, status=admitted)).checks
     assert (line.retries, line.delayed) == (7, "2, the next until 12:06:00")
 
 
@@ -174,3 +186,55 @@ def test_the_sentence_says_what_waits_and_which_check_is_silent(
 ) -> None:
     assert shown.say == say
     assert shown.trouble == ("no verdicts" in say)
+
+
+def stored(name: str) -> BucketObject:
+    return BucketObject(f"workload.team.{name}", encode(waits(name, "Pending")), 1)
+
+
+class Services(SimpleNamespace):
+    """A client of a system in which two workloads wait for checks, one of which was deleted just
+    now. ``total``: what the scheduler says, None: it does not answer; ``asked``: the questions."""
+
+    def __init__(self, total: int | None) -> None:
+        super().__init__(total=total, asked=[])
+
+    async def pending(self, **chosen: Any) -> PendingReply:
+        if self.total is None:
+            raise Unavailable("no scheduler")
+        if "reasons" in chosen:
+            return PendingReply()
+        rows = tuple(
+            PendingRow(namespace="team", name=name, cluster_queue="q", local_queue="l", position=0)
+            for name in ("waits", "gone")
+        )
+        return PendingReply(rows=rows, total=self.total)
+
+    async def get(self, _kind: str, name: str, **_: Any) -> BucketObject:
+        self.asked.append(name)
+        if name == "gone":
+            raise NotFound(name)
+        return stored(name)
+
+    async def list(self, _kind: str, *, namespace: str | None, **_: Any) -> Sequence[BucketObject]:
+        self.asked.append(f"all of {namespace}")
+        return [stored("waits")]
+
+
+@pytest.mark.parametrize(
+    ("total", "login", "asked"),
+    [
+        (2, ADMIN, ["waits", "gone"]),
+        (NAMED_MAX + 1, ADMIN, ["all of None"]),
+        (None, ADMIN, ["all of None"]),
+        (2, Login("ada", "user", ("team",)), ["all of team"]),
+        (2, Login("ann", "approver", ("team",)), ["all of team"]),
+    ],
+)
+def test_a_person_of_all_namespaces_reads_only_workloads_that_wait_for_checks(
+    total: int | None, login: Login, asked: list[str]
+) -> None:
+    client: Any = Services(total)
+    found = asyncio.run(under_checks(client, login))
+    assert [workload.metadata.name for workload in found] == ["waits"]
+    assert client.asked == asked

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.resources import files
 from typing import Any
 
 import pytest
 
 from admittance.runtime import clock
+from admittance.web.application import REPAINTS
 from admittance.web.live import Follower
 from admittance.web.rests import REST_MAX_SECONDS, Rests, rest_after
 
 
 @pytest.mark.parametrize(
-    ("busy", "rest"), [(0, 0), (0.02, 0.08), (0.1, 0.4), (0.2, 1.3), (0.5, 4), (20, 5)]
+    ("busy", "rest"), [(0, 0), (0.02, 0.08), (0.1, 0.4), (0.2, 1.3), (0.3, 2), (20, 2)]
 )
 def test_a_rest_grows_with_the_time_of_the_answers(busy: float, rest: float) -> None:
     assert rest_after(busy) == pytest.approx(rest)
@@ -40,6 +42,11 @@ def test_an_answer_that_does_not_come_stops_no_other_page() -> None:
     rests.begin(0.0)
     assert rests.left(1.0) == REST_MAX_SECONDS
     assert rests.left(REST_MAX_SECONDS) == 0
+
+
+def test_the_script_marks_the_requests_of_pages_that_ask_again() -> None:
+    script = files("admittance.web").joinpath("static/page.js").read_text()
+    assert f'headers: {{ "{REPAINTS}": "1" }}' in script
 
 
 @pytest.mark.asyncio

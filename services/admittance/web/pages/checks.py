@@ -12,8 +12,10 @@ from starlette.responses import Response
 
 from admittance.api.checks import AdmissionCheck
 from admittance.client import Client
-from admittance.client.errors import NotAllowed, NotFound
+from admittance.client.calls import Login
+from admittance.client.errors import NotAllowed, NotFound, RequestFailed
 from admittance.client.requests.objects import BucketObject
+from admittance.events.reasons import BACKOFF
 from admittance.runtime import clock
 from admittance.web.pages.acting import acted
 from admittance.web.pages.workload import done
@@ -24,6 +26,8 @@ from admittance.web.views.system.checks import build
 from admittance.workload.stored import StoredWorkload
 
 VERDICTS: Final = frozenset({"approve", "deny"})
+NAMED_MAX: Final = 500
+"""The most workloads that are read one by one, which is quicker than to read all."""
 
 
 async def show(request: Request, session: Session) -> Response:
@@ -49,14 +53,7 @@ async def _shown(
     request: Request, session: Session, refused: str = "", status: int = 200
 ) -> Response:
     client = session.client
-    spaces: tuple[str | None, ...] = session.login.namespaces or (None,)
-    lists = await asyncio.gather(
-        *(
-            client.list("workloads", namespace=space, all_namespaces=space is None)
-            for space in spaces
-        )
-    )
-    workloads = [stored.workload() for of in lists for stored in of]
+    workloads = await under_checks(client, session.login)
     checks: Sequence[BucketObject]
     try:
         checks, every = await client.list("admissionchecks"), True
@@ -71,6 +68,46 @@ async def _shown(
     return page(
         request, "checks.html", frame, view, session=session, status=status, refused=refused
     )
+
+
+async def under_checks(client: Client, login: Login) -> list[StoredWorkload]:
+    """The workloads that wait for checks, or for the end of a delay, among those that the user may
+    see; there may be others among them. All of them are read for a user of some namespaces, or if
+    many wait, or if the scheduler does not answer."""
+    if not login.namespaces and (keys := await _keys_under_checks(client)) is not None:
+        found = await asyncio.gather(*(_workload(client, *key) for key in keys))
+        return [stored.workload() for stored in found if stored is not None]
+    lists = await asyncio.gather(
+        *(
+            client.list("workloads", namespace=space, all_namespaces=space is None)
+            for space in login.namespaces or (None,)
+        )
+    )
+    return [stored.workload() for of in lists for stored in of]
+
+
+async def _keys_under_checks(client: Client) -> list[tuple[str, str]] | None:
+    """Namespaces and names of the workloads that have quota and wait for checks, and of those in
+    backoff; None: more than `NAMED_MAX`, or not known."""
+    try:
+        replies = await asyncio.gather(
+            client.pending(states=("QuotaReserved",), limit=NAMED_MAX, all_namespaces=True),
+            client.pending(reasons=(BACKOFF,), limit=NAMED_MAX, all_namespaces=True),
+        )
+    except RequestFailed:
+        return None
+    if sum(reply.total for reply in replies) > NAMED_MAX:
+        return None
+    return [(row.namespace, row.name) for reply in replies for row in reply.rows]
+
+
+async def _workload(client: Client, namespace: str, name: str) -> BucketObject | None:
+    """The workload; None: it was deleted just now, or cannot be read."""
+    try:
+        stored = await client.get("workload", name, namespace=namespace)
+    except NotFound:
+        return None
+    return stored if stored.is_workload() else None
 
 
 async def _named_by(client: Client, workloads: Iterable[StoredWorkload]) -> list[BucketObject]:

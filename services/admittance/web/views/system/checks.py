@@ -17,6 +17,7 @@ from admittance.events.subjects import APPROVAL_CONTROLLER
 from admittance.web.paths import verdict_path, workload_path
 from admittance.web.views.actions import Ask, verdicts
 from admittance.web.views.words import Link, Word, between, clock_time
+from admittance.workload.conditions import Type, is_true
 from admittance.workload.moves.backoff import end_of
 from admittance.workload.moves.counted_verdicts import is_under_check, waits_for_checks
 from admittance.workload.stored import StoredWorkload, head
@@ -29,8 +30,8 @@ class CheckLine(msgspec.Struct, frozen=True, kw_only=True):
     """An AdmissionCheck. ``word``: whether its controller is alive; ``since``: since when, ""
     without a heartbeat; ``waiting``: how many workloads wait for its verdict; ``oldest``: the one
     that waits longest, and ``oldest_waits`` for how long; ``retries``: how often it said "not now"
-    to the workloads that there are now; ``delayed``: how many workloads wait for the end of a
-    delay, and when the next delay ends; ``words``: what the controller says about itself."""
+    to workloads that are not admitted now; ``delayed``: how many wait for the end of a delay, and
+    when the next delay ends; ``words``: what the controller says about itself."""
 
     id: str
     name: str
@@ -175,7 +176,9 @@ def _line(check: AdmissionCheck, rows: Sequence[_Wait], now: datetime) -> CheckL
         waiting=len(waiting),
         oldest=_link(oldest.workload) if oldest is not None else None,
         oldest_waits=_age(oldest, now) if oldest is not None else "",
-        retries=sum(wait.row.retry_count for wait in rows),
+        retries=sum(
+            wait.row.retry_count for wait in rows if not is_true(wait.workload, Type.ADMITTED)
+        ),
         delayed=_delayed(rows, now),
     )
 
