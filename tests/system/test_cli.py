@@ -182,7 +182,7 @@ def test_a_command_runs_in_its_folder_through_quota_to_its_end(admit: Up) -> Non
         "workload.kueue.x-k8s.io/hello finished",
     ]
     assert admit.ok("logs", "workload", "hello").lines == ["from $(B) $$", str(Path.cwd())]
-    events = admit.ok("events", "--workload", "hello", "-o", "json")
+    events = admit.ok("events", "workload", "hello", "-o", "json")
     told = [fact_of(line) for line in events.lines]
     assert admit("events", "--workload", "missing").status == 1
     # An object that is applied is on the log as well, and no workload: the queue of that name.

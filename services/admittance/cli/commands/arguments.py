@@ -15,9 +15,11 @@ from admittance.cli.commands.declare import (
     PLACE,
     Command,
     Complete,
+    F,
     argument,
     command,
     option,
+    stacked,
 )
 from admittance.cli.support.options import Call, Output, outer_call
 from admittance.client.errors import BadInput
@@ -80,6 +82,20 @@ timeout = option("--timeout SPAN", "Give up after this time (90, 90s, 5m, 1h30m)
 file_option = option("--file -f FILE|DIR|-", "Manifests; may be repeated.", many=True)
 
 
+def workload_words(word: str, name: str) -> Callable[[F], F]:
+    """The two arguments ``workload NAME``, or ``workload/NAME``, as ``kind`` and ``name``; with a
+    ``word`` in brackets they may be left out."""
+    return stacked(
+        argument(
+            word,
+            "The word workload (or wl), or workload/NAME.",
+            name="kind",
+            complete=lambda _ctx, _start: ["workload"],
+        ),
+        argument(name, "The name of the workload.", required=False, complete=names_of("workloads")),
+    )
+
+
 def workload_command(
     takes: Sequence[str] = PLACE, *, without: Sequence[Output] = ()
 ) -> Callable[[Callable[..., Any]], Command]:
@@ -93,15 +109,6 @@ def workload_command(
 
             return function(call, workload_target(kind, name), **values)
 
-        word = argument(
-            "workload",
-            "The word workload (or wl), or workload/NAME.",
-            name="kind",
-            complete=lambda _ctx, _start: ["workload"],
-        )
-        name = argument(
-            "NAME", "The name of the workload.", required=False, complete=names_of("workloads")
-        )
-        return command(takes, without=without)(word(name(named)))
+        return command(takes, without=without)(workload_words("workload", "NAME")(named))
 
     return make

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from admittance.cli.commands.arguments import all_namespaces, follow, queues
+from admittance.cli.commands.arguments import all_namespaces, follow, queues, workload_words
 from admittance.cli.commands.declare import command, option
 from admittance.cli.support import output, times
 from admittance.cli.support.link import link
@@ -32,7 +32,8 @@ def _types(_ctx: click.Context, _start: str) -> Sequence[str]:
 
 
 @command()
-@option("--workload NAME", "Only events of this workload.")
+@workload_words("[workload]", "[NAME]")
+@option("--workload NAME", "Only events of this workload, as workload NAME.")
 @option(
     "--queue -q QUEUE", "Only of workloads of this LocalQueue or ClusterQueue.", complete=queues
 )
@@ -44,6 +45,8 @@ def _types(_ctx: click.Context, _start: str) -> Sequence[str]:
 @all_namespaces
 async def events(
     call: Call,
+    kind: str | None,
+    name: str | None,
     workload: str | None,
     queue: str | None,
     types: str | None,
@@ -53,13 +56,17 @@ async def events(
     until: str | None,
     all_namespaces: bool,
 ) -> None:
-    """Show events from the log, oldest first.
+    """Show events from the log, oldest first: of one workload, or of all.
 
     -o wide adds the sequence on the log; -o json prints one line of JSON per event.
     """
     from admittance.client.wording.facts import FactEffects
     from admittance.runtime import clock
 
+    if kind is not None:
+        if workload is not None:
+            raise BadInput("the workload is given twice: leave out --workload")
+        workload = kinds.workload_target(kind, name)
     if follow and until is not None:
         raise BadInput("--until does not go with --follow")
     now = clock.now()
