@@ -46,7 +46,9 @@ class KnownArray(NamedTuple):
 
 class KnownElement(NamedTuple):
     """What is kept of a stored element. ``result``: its letter (`ArrayStatus`); "": it has none.
-    ``by_array``: the array has deactivated the element. ``gated``: the gate of arrays is closed."""
+    ``by_array``: the array has deactivated the element. ``gated``: the gate of arrays is closed.
+    ``cause``: why it is deactivated, such as MaximumExecutionTimeExceeded; "": it is active, or a
+    user or the array has stopped it."""
 
     name: str
     uid: str
@@ -59,6 +61,7 @@ class KnownElement(NamedTuple):
     deleting: bool
     by_array: bool
     gated: bool
+    cause: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -104,7 +107,16 @@ def element_from(stored: StoredWorkload, revision: int) -> KnownElement:
         deleting=meta.deletion_timestamp is not None,
         by_array=stored.status.stopped_by == BY_ARRAY,
         gated=ARRAY_GATE in gate_names(gated_by(stored)),
+        cause=_cause(stored),
     )
+
+
+def _cause(stored: StoredWorkload) -> str:
+    evicted = find_true(stored, Type.EVICTED)
+    if evicted is None or head(stored).active:
+        return ""
+    before, _, cause = evicted.reason.partition(reasons.DEACTIVATED_DUE_TO)
+    return cause if not before else ""
 
 
 def _phase(stored: StoredWorkload) -> str:

@@ -112,11 +112,14 @@ def _ended(name: WorkloadName, elements: Elements) -> Iterator[Act]:
     yield from _deactivated(name, elements, with_quota_only=True)
     for element in elements.live.values():
         if not element.holds_quota:
+            message = "Its array has ended"
+            if element.cause:
+                message += f". Before that it was deactivated: {element.cause}"
             fact = facts.Finished(
                 **_about(name, element),
                 succeeded=False,
                 reason=reasons.ARRAY_ENDED,
-                message="Its array has ended",
+                message=message,
             )
             yield Act(fact, "ended", "ended", element.revision)
 

@@ -136,6 +136,22 @@ def test_an_array_requires_acts(
     assert said(required_acts(members, lambda _: False)) == wanted
 
 
+def test_the_end_of_an_element_says_why_it_was_deactivated_before() -> None:
+    members = ArrayMembers(WorkloadName("ns", "a"))
+    members.array = an_array(finished=True)
+    limit = {**OFF, "cause": "MaximumExecutionTimeExceeded"}
+    for index, element in elements({"0": limit, "1": OFF}).items():
+        members.of("u").put(index, element)
+    ends = [act.fact for act in required_acts(members, lambda _: False)]
+    assert [(end.reason, end.message) for end in ends if isinstance(end, facts.Finished)] == [
+        (
+            "ArrayEnded",
+            "Its array has ended. Before that it was deactivated: MaximumExecutionTimeExceeded",
+        ),
+        ("ArrayEnded", "Its array has ended"),
+    ]
+
+
 def test_elements_without_an_array_are_deleted() -> None:
     members = ArrayMembers(WorkloadName("ns", "a"))
     members.of("u").put(0, PLAIN._replace(name="a-0"))
@@ -232,7 +248,10 @@ def stored(spec: dict[str, Any], conditions: dict[str, str], **more: Any) -> Sto
         (OFF, {"Evicted": "Deactivated"}, {"stopped_by": "array"}, {
             "phase": "Deactivated", "active": False, "by_array": True}),
         (OFF, {"Evicted": "DeactivatedDueToAdmissionCheck"}, {"stopped_by": "check"}, {
-            "phase": "Rejected", "active": False}),
+            "phase": "Rejected", "active": False, "cause": "AdmissionCheck"}),
+        (OFF, {"Evicted": "DeactivatedDueToMaximumExecutionTimeExceeded"}, {}, {
+            "phase": "Deactivated", "active": False, "cause": "MaximumExecutionTimeExceeded"}),
+        ({}, {"Evicted": "DeactivatedDueToMaximumExecutionTimeExceeded"}, {}, {}),
         ({}, {"Finished": "Succeeded"}, {}, {"result": "s"}),
         ({}, {"Finished": "Failed"}, {"deleted": NOON}, {"result": "f", "deleting": True}),
         ({}, {"Finished": "ArrayEnded"}, {}, {"result": "c"}),
