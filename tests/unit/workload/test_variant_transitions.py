@@ -8,17 +8,18 @@ import msgspec
 import pytest
 
 from admittance.api.meta import ObjectMeta, OwnerReference
-from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition
+from admittance.api.workload import FAMILY_GATE, GateHolder, GatePosition, RequeueState
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.events.shapes import HandedOn, PendingPreemption
 from admittance.family import FamilyRules, Tag
-from admittance.workload.change import Change
+from admittance.workload.change import Change, FactOutcome
 from admittance.workload.conditions import Type, find
 from admittance.workload.families.family_change import FamilyMembers, FamilyTransition
 from admittance.workload.families.member_transitions import variant_transition
 from admittance.workload.families.migration import admitted_after_stop, promise_quota
 from admittance.workload.families.reconcile import reconcile
+from admittance.workload.families.roles import became_regular
 from admittance.workload.stored import StoredWorkload, WorkloadStatus, head
 from admittance.workload.transition_context import InactiveReason
 from support.builders import NOON, Around, a_condition, an_admission, occasion
@@ -314,3 +315,29 @@ def test_a_second_admitted_variant_is_evicted(parent: StoredWorkload, message: s
     evicted = find(family.variants["p-best"], Type.EVICTED)
     assert evicted is not None
     assert evicted.message == message
+
+
+BACKOFF = RequeueState(count=2, requeue_at=NOON)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "more", "state", "reason"),
+    [
+        (("!QuotaReserved", "!Requeued"), {}, BACKOFF, "PendingEvaluation"),
+        (("!QuotaReserved",), {}, RequeueState(count=2), "PendingEvaluation"),
+        (("!QuotaReserved",), OFF, RequeueState(count=2), "QuotaReserved"),
+        ((), {}, RequeueState(count=2), ""),
+    ],
+)
+def test_a_parent_becomes_a_regular_workload(
+    conditions: tuple[str, ...], more: dict[str, Any], state: RequeueState, reason: str
+) -> None:
+    parent = a_parent(*conditions, requeue_state=BACKOFF, **more)
+    change = became_regular(parent, occasion())
+    after = change.workload
+    assert after is not None
+    assert change.outcome is FactOutcome.APPLIED
+    reserved = find(after, Type.QUOTA_RESERVED)
+    assert (head(after).role, after.status.requeue_state) == ("regular", state)
+    assert (reserved.reason if reserved is not None else "") == reason
+    assert reserved is None or reserved.status == "False"

@@ -16,7 +16,7 @@ from admittance.api.pod_requests import needs, uncharged
 from admittance.api.reading.manifest import accept
 from admittance.api.reading.workload_reader import KnownPodSets, ReadWorkload, WorkloadReader
 from admittance.api.validation.workload import array_name_error
-from admittance.api.workload import PARENT_VARIANT, Kept, Workload
+from admittance.api.workload import Kept, Workload
 from admittance.control.commit import LogMessage
 from admittance.control.manifests.objects import Objects
 from admittance.events import facts, reasons
@@ -25,7 +25,12 @@ from admittance.family import FamilyRules, VariantState, desired_variants
 from admittance.workload.change import Change, ignored, refused, with_spec
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.families.family_change import FamilyMembers
-from admittance.workload.families.roles import metadata_of, name_of, planned_variants
+from admittance.workload.families.roles import (
+    annotations_of_role,
+    metadata_of,
+    name_of,
+    planned_variants,
+)
 from admittance.workload.family_info import parent_state, variant_state
 from admittance.workload.limits import check_pods_ready_max
 from admittance.workload.moves.requests import Arrived
@@ -157,12 +162,8 @@ def in_role(manifest: Workload, namespace: str, queues: QueueView) -> tuple[Work
             remark = "No variants are made of a workload with minCount: it is a regular one"
         else:
             role = "parent"
-    notes = meta.annotations
-    if (PARENT_VARIANT in notes) != (role == "parent"):
-        notes = {k: v for k, v in notes.items() if k != PARENT_VARIANT}
-        if role == "parent":
-            notes[PARENT_VARIANT] = "true"
-    if spec.role == role and notes is meta.annotations:
+    notes = annotations_of_role(meta.annotations, role)
+    if spec.role == role and notes == meta.annotations:
         return manifest, remark
     return (
         replace(

@@ -62,11 +62,16 @@ def is_partial(spec: bytes | msgspec.Raw) -> bool:
 
 def with_role(workload: StoredWorkload, role: str) -> StoredWorkload:
     """The workload with the role set in its spec and annotation."""
-    notes = {k: v for k, v in workload.metadata.annotations.items() if k != PARENT_VARIANT}
-    if role == PARENT:
-        notes[PARENT_VARIANT] = "true"
+    notes = annotations_of_role(workload.metadata.annotations, role)
     new = with_spec(workload, role=None if role == REGULAR else role)
     return replace(new, metadata=replace(new.metadata, annotations=notes))
+
+
+def annotations_of_role(annotations: Mapping[str, str], role: str) -> dict[str, str]:
+    """The annotations of a workload with that role: those of a parent, and no others, say that it
+    is a parent."""
+    others = {name: text for name, text in annotations.items() if name != PARENT_VARIANT}
+    return {**others, PARENT_VARIANT: "true"} if role == PARENT else others
 
 
 def role_now(workload: StoredWorkload, context: TransitionContext) -> str:

@@ -231,7 +231,7 @@ def test_usage_of_other_queues_counts_where_it_borrows() -> None:
     machine.holds("own", 2, None, queue="b")
     machine.holds("loan", 3, 7, queue="b")
     assert promised(machine, a_head(machine, {CPU: 3})) == ("head", 7, [])
-    assert promised(machine, a_head(machine, {CPU: 4})) == ("head", None, ["own"])
+    assert promised(machine, a_head(machine, {CPU: 5})) == ("head", None, ["own"])
 
 
 @pytest.mark.parametrize(
@@ -277,9 +277,11 @@ def test_a_holder_that_ends_after_the_promised_time_leaves_no_room() -> None:
 def test_a_head_that_borrows_at_the_promised_time_leaves_what_is_lent_to_it() -> None:
     machine = Machine(b=2)
     machine.holds("h", 4, 5)
+    machine.holds("late", 0, 9)
     assert promised(machine, a_head(machine, {CPU: 2})) == ("head", 0, [])
     promise = promise_of([a_head(machine, {CPU: 5})], machine.holders, NOON)
     assert isinstance(promise, Promise)
+    assert promise.at == at(5)
     for amount, allowed in ((1, True), (2, False)):
         candidate = Candidate(machine.need({CPU: amount}), None, is_later=True, borrows=True)
         assert may_start(promise, candidate, ended_by(promise, machine.holders)) is allowed
