@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test thorough test-pythons test-packages test-plugins test-cgroup2 test-deploy up hunt mutants bench chaos-cluster lint schema lock sbom clean
+.PHONY: help install demo pictures test thorough test-pythons test-packages test-plugins test-cgroup2 test-deploy up hunt mutants bench chaos-cluster lint schema lock sbom clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,9 @@ $(STAMP): requirements.lock pyproject.toml
 # DEMO=--keep leaves the story standing, to be looked at on the page, until Ctrl-C.
 demo: $(STAMP)  ## real jobs through quota, a check, a move and obtained capacity, in half a minute (DEMO)
 	@$(BIN)/python -m tools.demo deploy/samples $(DEMO)
+
+pictures: $(STAMP)  ## docs/images from the demo, with Debian's Chromium
+	@$(BIN)/python -m tools.pictures deploy/samples docs/images
 
 # Compiles the tests once in a new clone, where otherwise each worker would do it.
 $(COMPILED): $(STAMP)

@@ -70,10 +70,11 @@ OTHERS: Final = ("other-1-reservation", "other-1-on-demand")
 BURST: Final = "burst"
 IN_ITS_WAY: Final = ("other-on-reservation", "other-on-spot")
 """Of the sample: the workload that gets capacity, and the ones that hold it at first."""
+WAITS: Final = "evaluate-3"
 LEFT: Final = (
     ("evaluate-1", "research", 2),
     ("evaluate-2", "research", 2),
-    ("evaluate-3", "research", 2),
+    (WAITS, "research", 2),
     ("serve", "production", 1),
 )
 """What ``--keep`` leaves, with queue and cpu: two of research take all that the queue may use."""
