@@ -276,12 +276,14 @@ class Client(
         namespace: str | None = None,
         at: int | datetime | None = None,
         whole: bool = True,
+        start: bool = True,
     ) -> ExplainReply:
         """Why a workload waits: for each flavor and check, and what would unblock it. ``at``: why
         it waited at that moment of the past, as `moment` takes it, which takes seconds; without
-        ``whole`` only the reason that was stored and the room that its flavors had."""
+        ``whole`` only the reason that was stored and the room that its flavors had. ``start``
+        False: without the expected start, for which the answer may wait a third of a second."""
         if at is None:
-            return await self.job(name, namespace=namespace).explain()
+            return await self.job(name, namespace=namespace).explain(start=start)
         async with self._calls.call() as link:
             return await then.explain_then(link, name, namespace or link.namespace, at, whole=whole)
 

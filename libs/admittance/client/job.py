@@ -169,7 +169,9 @@ class Job:
             )
             return made.reply
 
-    async def explain(self) -> ExplainReply:
-        """Why the workload waits: for each flavor and check, and what would unblock it."""
+    async def explain(self, *, start: bool = True) -> ExplainReply:
+        """Why the workload waits: for each flavor and check, and what would unblock it. ``start``
+        False: without its expected start, for which the answer may wait a third of a second."""
         async with self._calls.call() as link:
-            return (await explanation(link, self._name, self._namespace)).reply
+            answer = await explanation(link, self._name, self._namespace, start=start)
+            return answer.reply

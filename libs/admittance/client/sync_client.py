@@ -271,12 +271,14 @@ class SyncClient:
         namespace: str | None = None,
         at: int | datetime | None = None,
         whole: bool = True,
+        start: bool = True,
     ) -> ExplainReply:
         """Why a workload waits: for each flavor and check, and what would unblock it. ``at``: why
         it waited at that moment of the past, as `moment` takes it, which takes seconds; without
-        ``whole`` only the reason that was stored and the room that its flavors had."""
+        ``whole`` only the reason that was stored and the room that its flavors had. ``start``
+        False: without the expected start, for which the answer may wait a third of a second."""
         return self._thread.run(
-            lambda: self._inner.explain(name, namespace=namespace, at=at, whole=whole)
+            lambda: self._inner.explain(name, namespace=namespace, at=at, whole=whole, start=start)
         )
 
     def wait(

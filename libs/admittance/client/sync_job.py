@@ -110,6 +110,7 @@ class SyncJob:
         is ``ignored`` if it is stopped already."""
         return self._thread.run(self._inner.cancel)
 
-    def explain(self) -> ExplainReply:
-        """Why the workload waits: for each flavor and check, and what would unblock it."""
-        return self._thread.run(self._inner.explain)
+    def explain(self, *, start: bool = True) -> ExplainReply:
+        """Why the workload waits: for each flavor and check, and what would unblock it. ``start``
+        False: without its expected start, for which the answer may wait a third of a second."""
+        return self._thread.run(lambda: self._inner.explain(start=start))

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from admittance.api.checks import AdmissionCheck
 from admittance.client import Client
 from admittance.client.errors import NotFound, RequestFailed
@@ -20,6 +22,7 @@ from admittance.web.views.details.elements import Elements, Wanted
 from admittance.web.views.details.output import READS_OUTPUT, Output, output_of
 from admittance.web.views.details.relations import depends_on
 from admittance.web.views.workload import WorkloadView, build
+from admittance.workload.conditions import gated_by
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload
 
@@ -45,8 +48,8 @@ async def read(session: Session, namespace: str, name: str, chosen: Chosen) -> W
     client = session.client
     stored = await client.get("workload", name, namespace=namespace)
     workload = stored.workload()
-    explained, entries, output, of_array, dependents, approvals = await asyncio.gather(
-        _explained(client, namespace, name),
+    reply, entries, output, of_array, dependents, approvals = await asyncio.gather(
+        explained(session, workload),
         session.facts.of(namespace, name),
         _output(session, workload),
         _elements(client, workload, chosen.elements),
@@ -55,7 +58,7 @@ async def read(session: Session, namespace: str, name: str, chosen: Chosen) -> W
     )
     return build(
         workload,
-        explained,
+        reply,
         entries,
         session.login,
         clock.now(),
@@ -68,12 +71,21 @@ async def read(session: Session, namespace: str, name: str, chosen: Chosen) -> W
     )
 
 
-async def _explained(client: Client, namespace: str, name: str) -> ExplainReply | None:
-    """The scheduler's explanation; None if it does not answer."""
+async def explained(session: Session, workload: StoredWorkload) -> ExplainReply | None:
+    """The scheduler's explanation, with the expected start that the session has; None if the
+    scheduler does not answer."""
+    meta, of_array = workload.metadata, is_array(workload)
+    waits = phase(workload, clock.now()) is Phase.PENDING and not gated_by(workload)
+    asked = {meta.namespace: [meta.name]} if waits and not of_array else {}
     try:
-        return await client.explain(name, namespace=namespace)
+        reply, starts = await asyncio.gather(
+            session.client.explain(meta.name, namespace=meta.namespace, start=of_array),
+            session.starts.of(asked),
+        )
     except RequestFailed:
         return None
+    start = starts.get(f"{meta.namespace}/{meta.name}") if asked else None
+    return reply if start is None or start.p50 is None else replace(reply, start=start)
 
 
 async def _output(session: Session, workload: StoredWorkload) -> Output | None:

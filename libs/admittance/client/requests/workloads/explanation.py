@@ -61,9 +61,12 @@ class Explanation(NamedTuple):
     refused: RunnersReply
 
 
-async def explanation(link: Link, name: str, namespace: str = "") -> Explanation:
-    """The explanation of a workload. Raises NotFound, and RequestFailed if the scheduler does not
-    answer."""
+async def explanation(
+    link: Link, name: str, namespace: str = "", *, start: bool = True
+) -> Explanation:
+    """The explanation of a workload. ``start``: with its expected start, for which it waits up to a
+    third of a second; of an array always. Raises NotFound, and RequestFailed if the scheduler does
+    not answer."""
     stored = await find(link, kinds.WORKLOAD, name, namespace)
     workload, now = stored.workload(), clock.now()
     if is_array(workload):
@@ -87,7 +90,7 @@ async def explanation(link: Link, name: str, namespace: str = "") -> Explanation
         raise RequestFailed(reply.error)
     reply = corrected(workload, reply, now, parent.workload() if parent is not None else None)
     reply = with_runners(reply, runner.held_back, refused)
-    if phase(workload, now) is Phase.PENDING and not waits:
+    if start and phase(workload, now) is Phase.PENDING and not waits:
         reply = await _with_start(link, stored, reply)
     if not reply.phase:
         reply = replace(reply, phase=str(phase(workload, now)))
