@@ -187,7 +187,7 @@ def _family(
     around.families = FamilyRules("UpgradeOnly", "", TAGS)
     for name, value in queue.items():
         setattr(around, name, value)
-    members = {"p-best": best, "p-mid": variant}
+    members = {"p-mid": variant, "p-best": best}
     return FamilyTransition(FamilyMembers(parent, members), occasion(around=around))
 
 
@@ -303,18 +303,21 @@ ADMITTED = ("QuotaReserved", "Admitted")
 
 
 @pytest.mark.parametrize(
-    ("parent", "message"),
+    ("parent", "evicted", "message"),
     [
-        (RUNS, "Variant p-mid is admitted"),
-        (a_parent(*ADMITTED, admission=ON_MID), "No variant of its family may run"),
+        (RUNS, "p-best", "Variant p-mid is admitted"),
+        (a_parent(*ADMITTED, admission=ON_MID), "p-best", "No variant of its family may run"),
+        (a_parent(), "p-mid", "Variant p-best is admitted"),
     ],
 )
-def test_a_second_admitted_variant_is_evicted(parent: StoredWorkload, message: str) -> None:
+def test_a_second_admitted_variant_is_evicted(
+    parent: StoredWorkload, evicted: str, message: str
+) -> None:
     family = _family(parent, WORSE, a_variant("best", *ADMITTED, admission=ON_BEST))
     reconcile(family)
-    evicted = find(family.variants["p-best"], Type.EVICTED)
-    assert evicted is not None
-    assert evicted.message == message
+    condition = find(family.variants[evicted], Type.EVICTED)
+    assert condition is not None
+    assert condition.message == message
 
 
 BACKOFF = RequeueState(count=2, requeue_at=NOON)

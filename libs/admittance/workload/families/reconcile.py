@@ -9,6 +9,7 @@ written.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from admittance.events import facts, reasons
@@ -129,11 +130,15 @@ def _evict_with_parent(family: FamilyTransition) -> None:
         family.put(variant.metadata.name, change)
 
 
+def _best_first(variants: Iterable[StoredWorkload]) -> list[StoredWorkload]:
+    return sorted(variants, key=lambda variant: head(variant).sibling_index or 0)
+
+
 def _admit_first(family: FamilyTransition) -> None:
     """Admits the parent with its first admitted variant. Of two admitted variants, a state that
     only another program can have written, the better one stays."""
     parent = family.existing_parent()
-    running = sorted(family.running(), key=lambda variant: head(variant).sibling_index or 0)
+    running = _best_first(family.running())
     if not running or family.is_stopping():
         return
     named = parent.status.admitted_variant
@@ -202,9 +207,9 @@ def _reject_parent(family: FamilyTransition) -> None:
     tags = {head(variant).variant for variant in family.variants.values()}
     if not {tag.name for tag in wanted_tags(parent, rules)} <= tags:
         return
-    ordered = sorted(family.variants.values(), key=lambda variant: head(variant).sibling_index or 0)
     each = "; ".join(
-        f"{head(variant).variant}: {rejection_phrase(variant)}"[:EACH_MAX] for variant in ordered
+        f"{head(variant).variant}: {rejection_phrase(variant)}"[:EACH_MAX]
+        for variant in _best_first(family.variants.values())
     )
     message = f"{REJECTED}every variant was rejected: {each}"[:MESSAGE_MAX]
     change = deactivate(

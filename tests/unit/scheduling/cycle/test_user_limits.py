@@ -112,13 +112,17 @@ def test_a_workload_starts_only_within_the_limits_of_its_persons(
     assert office.settle() == starts
 
 
-def test_pods_count_where_the_queue_has_quota_of_pods() -> None:
-    office = Office(perUser={})
+def with_quota_of_pods(**spec: Any) -> Office:
+    office = Office()
     group = groups(default="8")[0]
-    pods = {"name": "pods", "nominalQuota": 100}
     group["coveredResources"] = ["cpu", "pods"]
-    group["flavors"][0]["resources"].append(pods)
-    office.queue("a", resourceGroups=[group], perUser={"pods": 3})
+    group["flavors"][0]["resources"].append({"name": "pods", "nominalQuota": 100})
+    office.queue("a", resourceGroups=[group], **spec)
+    return office
+
+
+def test_pods_count_where_the_queue_has_quota_of_pods() -> None:
+    office = with_quota_of_pods(perUser={"pods": 3})
     office.job("two", "ada", pods=[{"count": 2, "requests": {"cpu": "1"}}])
     office.job("more", "ada", pods=[{"count": 2, "requests": {"cpu": "1"}}])
     assert office.settle() == ["two"]
@@ -317,6 +321,20 @@ def test_an_explanation_says_that_the_own_limit_is_what_a_workload_waits_for() -
         "2 cpu less held by user ada in ClusterQueue a (held by ns/a1, ns/a2)",
     )
     assert answer.holders == ("ns/a1", "ns/a2")
+
+
+def test_an_explanation_lists_the_holders_of_the_limited_resource() -> None:
+    office = with_quota_of_pods(perUser={"cpu": 4})
+    office.job("a1", "ada", "1")
+    office.job("a2", "ada", "3")
+    office.jobs(b1="bob", a3="ada")
+    office.settle()
+    office.change("a2", conditions={"Evicted": (True, "Preempted")})
+    held = office.why("a3").held_by
+    assert [(row.name, row.flavor, row.amount, row.leaving, row.spared_by) for row in held] == [
+        ("a2", "default", 3000, True, ""),
+        ("a1", "default", 1000, False, "UserLimit"),
+    ]
 
 
 def test_an_explanation_says_that_a_workload_alone_is_over_the_limit() -> None:
