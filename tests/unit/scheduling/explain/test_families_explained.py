@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from admittance.events.shapes import PreemptedBy
+from support.builders import NOON
 from support.cores.families.family_queues import both, explicit
 from support.cores.families.family_scheduler import FamilyScheduler, full
 
@@ -226,6 +228,16 @@ def test_a_parent_without_variants_says_why(
     assert (why.position, why.pending) == (position, position)
     assert (why.waiting_since is not None) is bool(position)
     assert (why.requeue_at, why.preempted_by, why.parked) == (None, None, False)
+
+
+def test_a_family_says_which_workload_preempted_its_variant() -> None:
+    scheduler = FamilyScheduler()
+    scheduler.family_queue()
+    scheduler.family("a")
+    assert scheduler.why("a").preempted_by is None
+    by = PreemptedBy(by="ns/w", by_uid="w", rule="InClusterQueue", at=NOON)
+    scheduler.change("a-mid", preempted_by=by)
+    assert scheduler.why("a").preempted_by == by
 
 
 def test_a_family_in_an_inactive_queue_has_the_reason_of_the_queue() -> None:
