@@ -312,6 +312,8 @@ def test_two_reservations_of_a_family_are_charged_as_one() -> None:
     scheduler.admit("j-on-demand")
     assert account.pending == {}
     assert account.seen == alone
+    scheduler.gone("j-on-demand")
+    assert account.pending == {}, "the family has paid before"
 
 
 def test_before_an_admission_the_best_reservation_counts_in_shares(fair: FamilyScheduler) -> None:
