@@ -316,6 +316,18 @@ def test_two_reservations_of_a_family_are_charged_as_one() -> None:
     assert account.pending == {}, "the family has paid before"
 
 
+def test_of_a_family_the_pods_of_the_admitted_variant_must_be_ready() -> None:
+    scheduler = FamilyScheduler(Config(block_admission=True))
+    scheduler.family_queue()
+    scheduler.family("j")
+    scheduler.settle()
+    assert scheduler.admitted("j") == "best"
+    scheduler.submit("x", "cq", "1")
+    assert scheduler.settle() == []
+    scheduler.change("j-best", conditions={"PodsReady": (True, "Started")})
+    assert scheduler.settle() == ["x"]
+
+
 def test_before_an_admission_the_best_reservation_counts_in_shares(fair: FamilyScheduler) -> None:
     fair.open_family("k", "q", {"best": ("best",), "worst": ("worst",)}, [(1, {"cpu": "2"})])
     fair.reserve("j-best", "q", {"cpu": "best"})
