@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from admittance.api.meta import ObjectMeta, Toleration
+from admittance.api.meta import ObjectMeta, OwnerReference, Toleration
 from admittance.api.workload import COMPLETIONS, JOB_POLICY
 from admittance.events.shapes import Admission, PodSetAssignment
 from admittance.placement.machines.machine import PODS
-from admittance.placement.search.request import request_of
+from admittance.placement.search.request import family_of, request_of
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 from admittance.workload.transition_context import FlavorParts
 from support.machines import GPU, Machines, a_machine
@@ -95,6 +96,16 @@ def test_the_flavor_adds_to_the_pods() -> None:
 
 
 # The index. -------------------------------------------------------------------------------
+
+
+def test_a_variant_is_of_the_family_of_its_parent() -> None:
+    alone = a_workload()
+    owner = OwnerReference(kind="Workload", name="p", uid="p")
+    owned = replace(alone, metadata=replace(alone.metadata, owner_references=(owner,)))
+    variant = replace(owned, spec=msgspec.Raw(b'{"role":"variant"}'))
+    orphan = replace(variant, metadata=alone.metadata)
+    families = [family_of(each) for each in (alone, owned, variant, orphan)]
+    assert families == ["ns/w", "ns/w", "ns/p", "ns/w"]
 
 
 def test_a_machine_is_listed_by_its_plain_resources_only() -> None:
