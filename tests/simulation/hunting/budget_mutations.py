@@ -33,10 +33,10 @@ BUDGET_MUTATIONS: Final = {
         (Patch(BudgetDecisions, "_may_run", _without_approvals),), budgeted, _OVER, 64
     ),
     "jobs that have ended would have used nothing": Mutation(
-        (Patch(AccountSums, "apply_sums", _do_nothing),), budgeted, _OVER, 0
+        (Patch(AccountSums, "apply_sums", _do_nothing),), budgeted, _OVER, 5
     ),
     "a new leader would not read what was summed before the log begins": Mutation(
-        (Patch(UsageReader, "_load", _load_nothing),), budgeted, _OVER, 5
+        (Patch(UsageReader, "_load", _load_nothing),), budgeted, _OVER, 14
     ),
 }
 """By what would happen without the mechanism."""

@@ -293,7 +293,7 @@ def _hanging(rng: Random) -> Scenario:
 
 MUTATIONS: Final = {
     "a deposed leader would hand out quota a second time": Mutation(
-        (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 3
+        (Patch(Stream, "fences", False),), contested, _OVER_QUOTA, 4
     ),
     "what was stored and not synced would be lost with the machine": Mutation(
         (Patch(core.Server, "unsynced_seconds", 2.0), Patch(Stream, "keeps_replaced", True)),
@@ -302,7 +302,7 @@ MUTATIONS: Final = {
         9,
     ),
     "a new leader would not know what its predecessor handed out": Mutation(
-        (Patch(LeaderElector, "take", _take_without_barrier),), _replaced_leaders, _OVER_QUOTA, 9
+        (Patch(LeaderElector, "take", _take_without_barrier),), _replaced_leaders, _OVER_QUOTA, 15
     ),
     "facts read again after a crash would be applied twice": Mutation(
         (Patch(controller, "Workloads", _WithoutFacts),),
@@ -317,7 +317,7 @@ MUTATIONS: Final = {
         41,
     ),
     "decisions made before a quota was cut would be applied after it": Mutation(
-        (Patch(Controller, "__init__", _make_without_seen),), reconfigured, _OVER_QUOTA, 0
+        (Patch(Controller, "__init__", _make_without_seen),), reconfigured, _OVER_QUOTA, 6
     ),
     "quota would be handed on that no workload has given up": Mutation(
         (Patch(Bus, "atomic", _torn),), preempting, _OVER_QUOTA, 4
@@ -326,7 +326,7 @@ MUTATIONS: Final = {
         (Patch(min_run, "youth_of", lambda *_: None),),
         preempting,
         "was preempted .* before it had run",
-        7,
+        4,
     ),
     "workloads would start past a head that was promised a start": Mutation(
         (Patch(KeptPromise, "allows", lambda *_: True),),
@@ -347,16 +347,16 @@ MUTATIONS: Final = {
         (Patch(VirtualMachine, "renewed_at", property(lambda _: 1e9, lambda *_: None)),),
         scenario,
         f"gives up its quota, and .* runs on|{_RUNS_TWICE}",
-        1,
+        19,
     ),
     "checks that come later would never be asked": Mutation(
-        (Patch(*_TRANSITION, _without_asking_later),), checked, "listed and never asked", 10
+        (Patch(*_TRANSITION, _without_asking_later),), checked, "listed and never asked", 31
     ),
     "a verdict on an earlier reservation would judge this one": Mutation(
         (Patch(*_TRANSITION, _of_any_cycle),),
         checked,
         "does not count|no controller said|no verdict says",
-        0,
+        3,
     ),
     "a slow check would never report beside a fast one": Mutation(
         (Patch(*_TRANSITION, _without_rounds),),
@@ -377,7 +377,7 @@ MUTATIONS: Final = {
         0,
     ),
     "a shim that hangs would keep its claim forever": Mutation(
-        (Patch(run_checks, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 9
+        (Patch(run_checks, "HUNG_SECONDS", inf),), _hanging, "is admitted and does not run", 26
     ),
     "checks would be asked without their parameters": Mutation(
         (Patch(Objects, "missing_parameters", lambda *_: ""),),
@@ -408,7 +408,7 @@ MUTATIONS: Final = {
         ),
         planned,
         "is admitted, and .* over quota",
-        1,
+        3,
     ),
     "others would get quota while pods come up": Mutation(
         (Patch(PodsReadyTracker, "blocks", lambda *_: False),),
@@ -430,10 +430,10 @@ MUTATIONS: Final = {
         ),
         exclusive,
         "others have gone for",
-        1,
+        23,
     ),
     "a sibling would take what another has only once others have gone": Mutation(
-        (Patch(FamilyQuota, "reliable", FamilyQuota.largest),), exclusive, _OVER_QUOTA, 102
+        (Patch(FamilyQuota, "reliable", FamilyQuota.largest),), exclusive, _OVER_QUOTA, 4
     ),
     "variants of no parent would stay": Mutation(
         (
@@ -454,7 +454,7 @@ MUTATIONS: Final = {
         (Patch(next_step, "verdict_of_request", _ready_too_soon),),
         provided,
         "without its capacity",
-        14,
+        19,
     ),
     "bookings would outlive their workloads": Mutation(
         (Patch(next_step, "cancel_reason", lambda *_: ""),),
@@ -473,7 +473,7 @@ MUTATIONS: Final = {
         0,
     ),
     "a request that is not kept would be sent": Mutation(
-        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 12
+        (Patch(StepPerformer, "_write", _ask_before_write),), provided, "booked twice", 88
     ),
 }
 """By what would happen without the mechanism."""

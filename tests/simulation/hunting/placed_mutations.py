@@ -84,7 +84,7 @@ PLACED_MUTATIONS: Final = {
         (Patch(parts, "collect", _over_with_the_first),),
         placed,
         "gives up its quota, and .* runs on",
-        1,
+        6,
     ),
     "runners would start what is placed on others": Mutation(
         (Patch(fact_handlers, "is_for", lambda *_: True),), placed, "starts (on|as part) ", 0
