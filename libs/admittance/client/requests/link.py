@@ -425,18 +425,18 @@ class Link:
         text = str(error)
         try:
             await self.bus.api(f"STREAM.INFO.{STREAM}")
-            if writes:
-                text = (
-                    "the server answers, but it did not acknowledge the write; its disk may be "
-                    "full, and `admit doctor` tries a write to each stream"
-                )
         except bus_errors.BusRefused as denied:
             # NO_STREAM means that the stream does not exist. For an existing stream a cluster
             # without a leader refuses the request with another code.
             if denied.code == NO_STREAM:
                 return unset
         except bus_errors.BusUnavailable:
-            pass  # Perhaps this login may not read the state of the stream.
+            pass  # This login may not read the state of the stream, or the disk is full.
+        if writes and await self.bus.answers():
+            text = (
+                "the server answers, but it did not acknowledge the write; its disk may be "
+                "full, and `admit doctor` tries a write to each stream"
+            )
         return Unavailable(f"{what}: {text}; {UNKNOWN if writes else AGAIN}")
 
     def _not_allowed(self, what: str, error: Exception) -> NotAllowed:

@@ -473,6 +473,14 @@ class Bus:
         server."""
         return await ask_api(self.nc, what, payload, timeout)
 
+    async def answers(self) -> bool:
+        """Whether the server answers a ping, as it does while a stream waits for its disk."""
+        try:
+            await self.nc.flush()
+        except (nats.errors.Error, TimeoutError, OSError):
+            return False
+        return True
+
     async def close(self) -> None:
         """Closes the connection to the bus. Calls that still wait for answers raise BusUnavailable
         then.
