@@ -567,7 +567,7 @@ class SyncClient:
         """The last 24 hours of ClusterQueues and cohorts in half hours, together at most 500: how
         many workloads waited, and how much of ``resource`` was held, as the scheduler that answers
         has counted since its start. Names that do not exist are left out. ``namespace``: asks as a
-        user of this namespace, who may ask about ClusterQueues."""
+        user of this namespace, which may ask about ClusterQueues."""
         return self._thread.run(
             lambda: self._inner.last_day(
                 resource, cluster_queues, cohorts=cohorts, namespace=namespace

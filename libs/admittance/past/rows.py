@@ -35,7 +35,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a light picture shows of a workload that has not finished. Times are seconds since 1970.
 
     ``local_queue``: of its spec; ``cluster_queue``: of its admission, "": it has none. ``state``:
-    as the scheduler sees it: Pending, QuotaReserved, Admitted, Evicting or Promised. ``reason``,
+    as the scheduler has it: Pending, QuotaReserved, Admitted, Evicting or Promised. ``reason``,
     ``message``: those that were stored. ``requests``: what all pods request, by resource.
     ``usage``: flavor, resource and amount of the quota that it holds. ``family``: the parent of a
     variant. ``array``: the array of which it is an element.

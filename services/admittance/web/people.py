@@ -1,4 +1,4 @@
-"""People whom a proxy has signed in: a header names the person, a folder has the credentials."""
+"""People signed in by a proxy: a header names the person, a folder has the credentials."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class People:
         return name
 
     def credentials_of(self, name: str) -> str:
-        """The credentials of a person. Raises NotSignedIn, alike for an unknown name and for one
-        whose file cannot be used."""
+        """The credentials of a person. Raises NotSignedIn, alike for an unknown name and for a
+        file that cannot be used."""
         try:
             text = read_own(credentials_file(self._trust.folder, name)).decode()
             return credentials_of_token(text)

@@ -92,7 +92,7 @@ class Sessions:
         self._target = target
         self._sessions: dict[str, Session] = {}
         self._people: dict[str, str] = {}
-        """The secret of each person's session whom a proxy has signed in."""
+        """The secret of the session of each person signed in by a proxy."""
         self._joining: dict[str, asyncio.Lock] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._opening = asyncio.Semaphore(OPENING_MAX)
@@ -137,11 +137,11 @@ class Sessions:
         return secret
 
     def of_person(self, name: str) -> Session | None:
-        """The session of a person whom a proxy has signed in; None: there is none."""
+        """The session of a person signed in by a proxy; None: there is none."""
         return self.of(self._people.get(name))
 
     async def open_person(self, name: str, credentials: str) -> Session:
-        """The session of a person whom a proxy has signed in, opened once for all requests. Raises
+        """The session of a person signed in by a proxy, opened once for all requests. Raises
         what `open` raises."""
         async with self._joining.setdefault(name, asyncio.Lock()):
             if (session := self.of_person(name)) is None:

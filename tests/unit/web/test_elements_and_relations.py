@@ -14,7 +14,7 @@ from admittance.api.workload import ArrayStatus, DependencyRow
 from admittance.events.placement import PlacementPart
 from admittance.events.shapes import PendingPreemption, PlannedVictim
 from admittance.web.views.details import elements, relations
-from admittance.web.views.details.elements import ROWS, Wanted
+from admittance.web.views.details.elements import ROWS, ElementsQuery
 from admittance.workload.stored import StoredWorkload, WorkloadStatus
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -43,7 +43,7 @@ def array(
 
 def test_an_array_says_how_many_elements_are_in_which_state() -> None:
     view = elements.build(
-        array("ssfdc...", {"Running": 1, "NotCreated": 1, "Pending": 1}), Wanted(), {}
+        array("ssfdc...", {"Running": 1, "NotCreated": 1, "Pending": 1}), ElementsQuery(), {}
     )
     assert view.say == "Of its 8 elements 2 have succeeded, and 3 did not."
     counts = {count.word.text: (count.count, count.share, count.x) for count in view.counts}
@@ -60,8 +60,8 @@ def test_an_array_says_how_many_elements_are_in_which_state() -> None:
 
 def test_only_elements_that_exist_and_have_no_result_are_read() -> None:
     workload = array("s.f.", {"Running": 1, "NotCreated": 1}, "3,5,7-8", created=3)
-    assert elements.to_read(workload, Wanted()) == ["a-5"]
-    view = elements.build(workload, Wanted(), {"a-5": "Running"})
+    assert elements.to_read(workload, ElementsQuery()) == ["a-5"]
+    view = elements.build(workload, ElementsQuery(), {"a-5": "Running"})
     assert [(row.index, row.word.text, row.name and row.name.text) for row in view.rows] == [
         (3, "Succeeded", "a-3"),
         (5, "Running", "a-5"),
@@ -73,21 +73,21 @@ def test_only_elements_that_exist_and_have_no_result_are_read() -> None:
 @pytest.mark.parametrize(
     ("wanted", "first", "text", "earlier", "later"),
     [
-        (Wanted(), 0, "1 to 50 of 10,000", "", "/workloads/ns/a?skip=50#elements"),
+        (ElementsQuery(), 0, "1 to 50 of 10,000", "", "/workloads/ns/a?skip=50#elements"),
         (
-            Wanted("", 9_980),
+            ElementsQuery("", 9_980),
             9_980,
             "9,981 to 10,000 of 10,000",
             "/workloads/ns/a?skip=9930#elements",
             "",
         ),
-        (Wanted("failed"), 9_999, "1 to 1 of 1", "", ""),
-        (Wanted("", 20_000), None, "none", "/workloads/ns/a?skip=19950#elements", ""),
+        (ElementsQuery("failed"), 9_999, "1 to 1 of 1", "", ""),
+        (ElementsQuery("", 20_000), None, "none", "/workloads/ns/a?skip=19950#elements", ""),
     ],
     ids=["the first page", "the last page", "those that failed", "a page after the last one"],
 )
 def test_elements_come_page_by_page(
-    wanted: Wanted, first: int | None, text: str, earlier: str, later: str
+    wanted: ElementsQuery, first: int | None, text: str, earlier: str, later: str
 ) -> None:
     view = elements.build(array("s" * 9_999 + "f", {}), wanted, {})
     assert len(view.rows) <= ROWS

@@ -1,4 +1,4 @@
-"""People whom a proxy has signed in."""
+"""People signed in by a proxy."""
 
 from __future__ import annotations
 

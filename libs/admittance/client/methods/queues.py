@@ -144,7 +144,7 @@ class QueueMethods:
         """The last 24 hours of ClusterQueues and cohorts in half hours, together at most 500: how
         many workloads waited, and how much of ``resource`` was held, as the scheduler that answers
         has counted since its start. Names that do not exist are left out. ``namespace``: asks as a
-        user of this namespace, who may ask about ClusterQueues."""
+        user of this namespace, which may ask about ClusterQueues."""
         async with self._calls.call() as link:
             query = LastDayQuery(
                 resource=resource, cluster_queues=tuple(cluster_queues), cohorts=tuple(cohorts)

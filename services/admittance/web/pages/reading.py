@@ -18,7 +18,7 @@ from admittance.runtime import clock
 from admittance.web.pages.output import RUNS, read_output
 from admittance.web.sessions import Session
 from admittance.web.views.details import elements
-from admittance.web.views.details.elements import Elements, Wanted
+from admittance.web.views.details.elements import Elements, ElementsQuery
 from admittance.web.views.details.output import READS_OUTPUT, Output, output_of
 from admittance.web.views.details.relations import depends_on
 from admittance.web.views.workload import WorkloadView, build
@@ -39,7 +39,7 @@ class Chosen(NamedTuple):
     read."""
 
     fact: int = 0
-    elements: Wanted = Wanted()
+    elements: ElementsQuery = ElementsQuery()
     dependents: bool = False
 
 
@@ -99,7 +99,9 @@ async def _output(session: Session, workload: StoredWorkload) -> Output | None:
     return output_of(meta.namespace, meta.name, tails, why, OUTPUT_LINES, follows=where in RUNS)
 
 
-async def _elements(client: Client, workload: StoredWorkload, wanted: Wanted) -> Elements | None:
+async def _elements(
+    client: Client, workload: StoredWorkload, wanted: ElementsQuery
+) -> Elements | None:
     """The elements of an array; None: it is none."""
     if not is_array(workload):
         return None

@@ -19,7 +19,7 @@ from admittance.web.paths import workload_path
 from admittance.web.rendering import page, skipped, whole_number
 from admittance.web.sessions import Session
 from admittance.web.views.accounts.log import log_rows
-from admittance.web.views.details.elements import KINDS, Wanted
+from admittance.web.views.details.elements import KINDS, ElementsQuery
 from admittance.web.views.details.manifest import manifest_of
 from admittance.web.views.frame import Frame
 from admittance.web.views.missing import missing_workload, near_keys
@@ -118,7 +118,7 @@ def chosen_of(request: Request) -> Chosen:
         raise BadInput(f'elements "{kind[:40]}" is not one of {", ".join(KINDS)}')
     return Chosen(
         fact=whole_number(request.query_params.get("fact", "0"), "fact"),
-        elements=Wanted(kind, skipped(request)),
+        elements=ElementsQuery(kind, skipped(request)),
         dependents="dependents" in request.query_params,
     )
 

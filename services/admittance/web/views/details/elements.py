@@ -42,7 +42,7 @@ KINDS: Final[Mapping[str, str]] = {
 """The words by which the page shows only some elements; open: those without a result."""
 
 
-class Wanted(NamedTuple):
+class ElementsQuery(NamedTuple):
     """Which elements a page shows: of a kind of `KINDS`, "" for all, after the first ``skip``."""
 
     kind: str = ""
@@ -81,7 +81,7 @@ class Elements(msgspec.Struct, frozen=True, kw_only=True):
     every: Link | None
 
 
-def to_read(array: StoredWorkload, wanted: Wanted) -> list[str]:
+def to_read(array: StoredWorkload, wanted: ElementsQuery) -> list[str]:
     """The names of the elements of the page that exist and have no result, so that their phases are
     not in the array. Elements are created in the order of their indexes."""
     meta, status = array.metadata, array.status.array or ArrayStatus()
@@ -93,7 +93,7 @@ def to_read(array: StoredWorkload, wanted: Wanted) -> list[str]:
     ]
 
 
-def build(array: StoredWorkload, wanted: Wanted, phases: Mapping[str, str]) -> Elements:
+def build(array: StoredWorkload, wanted: ElementsQuery, phases: Mapping[str, str]) -> Elements:
     """The view of an array. ``phases``: of the elements without a result that exist, by name."""
     meta, status = array.metadata, array.status.array or ArrayStatus()
     rows, total = _page(array, wanted)
@@ -116,7 +116,7 @@ def build(array: StoredWorkload, wanted: Wanted, phases: Mapping[str, str]) -> E
     )
 
 
-def _page(array: StoredWorkload, wanted: Wanted) -> tuple[Sequence[tuple[int, str]], int]:
+def _page(array: StoredWorkload, wanted: ElementsQuery) -> tuple[Sequence[tuple[int, str]], int]:
     """Index and result of the elements of a page, and how many elements of its kind there are."""
     status = array.status.array or ArrayStatus()
     every = zip(indexes_of(array), status.results, strict=True)
