@@ -98,6 +98,7 @@ _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], .
     ("budgets", budgets.Budgets, budgets.BudgetsReply, "all"),
     ("families", services.Families, services.FamiliesReply, "all"),
     ("arrays", services.Arrays, services.ArraysReply, "all"),
+    ("providers", services.Providers, services.ProvidersReply, "all"),
     ("health", services.Health, services.HealthReply, "all"),
 )
 """``admit.api.<what>``: over all namespaces, within one (``admit.api.<what>.<ns>``), or both."""

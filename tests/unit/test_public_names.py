@@ -266,6 +266,7 @@ SUBJECTS = """
     admit.api.budgets
     admit.api.families
     admit.api.machines
+    admit.api.providers
     admit.api.health
 """
 

@@ -65,8 +65,8 @@ NAMESPACE_QUESTIONS: Final = (
 """Requests ``admit.api.<what>.<ns>`` that users may ask about their namespaces."""
 GENERAL_QUESTIONS: Final = (
     "arrays", "budgets", "events", "families", "forecast", "health", "machines", "objects",
-    "pending", "provider.*", "queues", "replay", "runners", "settled", "simulate", "timers",
-    "usage", *(f"{THEN}{what}" for what in ABOUT),
+    "pending", "provider.*", "providers", "queues", "replay", "runners", "settled", "simulate",
+    "timers", "usage", *(f"{THEN}{what}" for what in ABOUT),
 )  # fmt: skip
 """Requests ``admit.api.<what>`` about all namespaces, for users that may read everything."""
 

@@ -272,6 +272,7 @@ def provisioning_check(user: User) -> Permissions:
         *_listens(user, service),
         *rules("receive withdrawals", f"admit.check.withdrawn.{controller}.*.*"),
         *rules("receive heartbeats of providers", f"{subjects.ALIVE_PROVISIONING}*"),
+        *rules("answer requests", "admit.api.providers"),
         *rules("receive statuses of providers outside", f"{subjects.PROVIDER_STATUSES}*.*"),
     )
     return Permissions(publish, subscribe)

@@ -433,7 +433,8 @@ class SyncClient:
 
     def answering_providers(self, classes: Sequence[str]) -> frozenset[str]:
         """The provisioning classes, of these, for which a provider answers within a second. Only
-        logins that may read all namespaces may ask."""
+        logins that may read all namespaces may ask. Raises Unavailable if the provisioning check,
+        which asks the providers, does not answer."""
         return self._thread.run(lambda: self._inner.answering_providers(classes))
 
     def cordon(self, runner: str) -> bool:

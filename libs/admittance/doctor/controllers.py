@@ -15,7 +15,8 @@ from admittance.client.arguments.times import span
 from admittance.client.errors import NotAllowed, RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, lookup_all
-from admittance.client.requests.queues.capacity import is_provider_answering, record_of
+from admittance.client.requests.queues.capacity import answering as answering_classes
+from admittance.client.requests.queues.capacity import record_of
 from admittance.doctor.consumer_progress import backlog, unread_since
 from admittance.doctor.finding import NOTE, WRONG, Finding, finding
 from admittance.events.system import EVERY_CALL_FAILS
@@ -152,7 +153,10 @@ async def capacity_classes(bus: Link) -> list[Finding]:
         if (record := record_of(stored)) is not None:
             records.setdefault(record.spec.provisioning_class_name, []).append(record)
     names = sorted(durables.keys() | configs.keys() | records.keys())
-    answers = {name: await is_provider_answering(bus, name) for name in names}
+    try:
+        answering = await answering_classes(bus, names)
+    except RequestFailed:
+        answering = None
     now = clock.now()
     return [
         class_finding(
@@ -160,7 +164,7 @@ async def capacity_classes(bus: Link) -> list[Finding]:
             durables.get(name),
             configs.get(name, ()),
             records.get(name, ()),
-            answers[name],
+            None if answering is None else name in answering,
             now,
         )
         for name in names
@@ -172,12 +176,13 @@ def class_finding(
     durable: Mapping[str, Any] | None,
     configs: Sequence[str],
     records: Sequence[Record],
-    answers: bool,
+    answers: bool | None,
     now: datetime,
 ) -> Finding:
     """The finding about one provisioning class, from the info of its durable consumer, the
-    ProvisioningRequestConfigs that name the class, its requests, and whether a provider answers. It
-    is wrong if open requests certainly get no capacity.
+    ProvisioningRequestConfigs that name the class, its requests, and whether a provider answers;
+    None: the provisioning check, which asks providers, does not answer. It is wrong if open
+    requests certainly get no capacity.
     """
     parts = []
     open_ = [
@@ -205,7 +210,9 @@ def class_finding(
     if open_ and all(record.status.message.startswith(OBTAINING_FAILED) for record in open_):
         parts.append(f"every attempt of its provider fails: {open_[-1].status.message}")
         comes = False
-    if not answers:
+    if answers is None:
+        parts.append("not known whether a provider answers: the provisioning check does not answer")
+    elif not answers:
         # A note, not an error: a provider may obey the protocol without answering queries.
         parts.append("no provider answers: is one running?")
         fine = fine and not open_ and not unread

@@ -17,7 +17,13 @@ from admittance.events.codec import Undecodable, encode
 from admittance.events.names import BadToken, plain, token
 from admittance.events.provisioning import ProvisioningStatus
 from admittance.events.reader import Reader, Unreadable
-from admittance.events.requests.services import ProviderQuery, ProviderReply
+from admittance.events.requests.services import (
+    CLASSES_ASKED_MAX,
+    ProviderQuery,
+    ProviderReply,
+    Providers,
+    ProvidersReply,
+)
 from admittance.events.subjects import ALIVE_PROVISIONING, PROVISIONING_FACTS
 from admittance.events.system import ProviderAlive
 from admittance.provisioning.core import ProvisioningCore
@@ -35,6 +41,8 @@ HEARTBEAT_MAX: Final = 64 * 1024
 CLASSES_MAX: Final = 10_000
 """The most provisioning classes with heartbeats; heartbeats of further classes are ignored."""
 ANSWER_SECONDS: Final = 2.0
+IS_THERE_SECONDS: Final = 1.0
+"""How long a provider has to answer that it is there."""
 AT_ONCE: Final = 32
 """The most queries to one provider that are in flight at once."""
 LATE_SECONDS: Final = 5.0
@@ -178,6 +186,30 @@ class ProviderMonitor:
             records = self._core.records_of_class(name)
             if records:
                 self._queries.start(self._query(name, records), name=f"query {name}")
+
+    async def answering(self, data: bytes, _: str) -> ProvidersReply:
+        """Answers for which classes a provider answers queries. People outside ask this service,
+        because built-in providers are in its account and other providers in theirs."""
+        asked = msgspec.json.decode(data, type=Providers)
+        names = [name for name in dict.fromkeys(asked.classes) if name]
+        if len(names) > CLASSES_ASKED_MAX:
+            return ProvidersReply(error=f"at most {CLASSES_ASKED_MAX} classes at once")
+        query = encode(ProviderQuery(id="is a provider there"))
+        replies = await asyncio.gather(
+            *(
+                self._bus.request(f"admit.api.provider.{token(name)}", query, IS_THERE_SECONDS)
+                for name in names
+            ),
+            return_exceptions=True,
+        )
+        there: list[str] = []
+        for name, reply in zip(names, replies, strict=True):
+            if isinstance(reply, BusUnavailable | BusRefused):
+                continue
+            if isinstance(reply, BaseException):
+                raise reply
+            there.append(name)
+        return ProvidersReply(answering=tuple(there))
 
     async def _query(self, provisioning_class: str, records: list[Record]) -> None:
         """Queries a provider for the state of its requests, `AT_ONCE` requests at a time. The

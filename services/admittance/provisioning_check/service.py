@@ -31,6 +31,7 @@ from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.messages import UnusableDelivery, publish_dead_letters
 from admittance.runtime.bus.puller import Delivery, Puller
 from admittance.runtime.leader.leader_elected_service import LeaderElectedService
+from admittance.runtime.nats import micro
 from admittance.runtime.process.admin import show_metrics
 from admittance.runtime.process.settings import Settings
 from admittance.runtime.tasks import cancel_and_wait, set_before, task_group
@@ -76,6 +77,7 @@ class ProvisioningReconciler:
         self._watch = BucketWatch(
             bus, self.core.observed, self._changed.set, self._providers.reevaluate
         )
+        self._serving: micro.Serving | None = None
         self._performer = StepPerformer(bus, self.core, self.controller, self._watch)
 
     @property
@@ -98,10 +100,18 @@ class ProvisioningReconciler:
             tasks.create_task(self._read_answers(), name="answers")
             tasks.create_task(self._providers.run(self._watch.loaded), name="providers")
             tasks.create_task(self._serve_checks(), name="checks")
+            self._serving = await micro.serve(
+                self._bus.nc,
+                SERVICE,
+                self._settings.instance,
+                {"admit.api.providers": self._providers.answering},
+            )
 
     async def close(self) -> None:
         """Stops all work of this instance; capacity requests stay as they are."""
         self._stop.set()
+        if self._serving is not None:
+            await self._serving.stop()
         await self._puller.close()
 
     # Checks. ------------------------------------------------------------------------

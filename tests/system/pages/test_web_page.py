@@ -45,6 +45,13 @@ apiVersion: kueue.x-k8s.io/v1beta2
 kind: AdmissionCheck
 metadata: {name: money}
 spec: {controllerName: admittance.dev/approval}
+---
+apiVersion: admittance.dev/v1alpha1
+kind: MachinePool
+metadata: {name: rack}
+spec:
+  provisioningClassName: rack
+  machines: [{name: small, count: 2, resources: {cpu: 4}}]
 """
 QUEUES = """---
 apiVersion: kueue.x-k8s.io/v1beta2
@@ -552,6 +559,12 @@ async def test_health_shows_findings_and_the_bytes_of_dead_letters(page: Page, u
     await expect(page.locator("#rows-consumers th").first).to_be_visible()
     await page.click("#letters summary")
     await expect(page.locator("#letters pre")).to_have_text(broken.hex(" "))
+
+
+@needs_chromium
+async def test_capacity_shows_that_a_built_in_provider_answers(page: Page, up: Up) -> None:
+    await page.goto(f"{base(up)}/capacity")
+    await expect(page.locator("#class-rack")).to_contain_text("Answers")
 
 
 @needs_chromium

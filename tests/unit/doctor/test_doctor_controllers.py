@@ -12,7 +12,7 @@ from admittance.api.checks import AdmissionCheck, AdmissionCheckSpec, ObjectStat
 from admittance.api.meta import Condition, ObjectMeta
 from admittance.client.errors import NoResponder, NotAllowed
 from admittance.client.requests.link import Link
-from admittance.client.requests.queues.capacity import is_provider_answering
+from admittance.client.requests.queues.capacity import answering
 from admittance.doctor import controllers
 from admittance.doctor.controllers import (
     capacity_classes,
@@ -88,7 +88,7 @@ def test_a_durable_without_an_admission_check_is_a_note() -> None:
 
 async def test_no_provider_answers_for_a_stored_request_without_a_class() -> None:
     link: Any = SimpleNamespace(bus=None)
-    assert not await is_provider_answering(link, "")
+    assert not await answering(link, [""])
 
 
 @pytest.mark.parametrize("look", [check_controllers, capacity_classes])

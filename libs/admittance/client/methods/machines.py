@@ -32,7 +32,8 @@ class MachineMethods:
 
     async def answering_providers(self, classes: Sequence[str]) -> frozenset[str]:
         """The provisioning classes, of these, for which a provider answers within a second. Only
-        logins that may read all namespaces may ask."""
+        logins that may read all namespaces may ask. Raises Unavailable if the provisioning check,
+        which asks the providers, does not answer."""
         async with self._calls.call() as link:
             return await capacity.answering(link, words(classes))
 

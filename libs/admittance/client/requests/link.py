@@ -71,14 +71,10 @@ UNKNOWN: Final = "it is unknown whether it arrived; check before repeating"
 AGAIN: Final = "try again, or look for the cause with `admit doctor`"
 
 ANSWERED_BY: Final = {
-    "apply": "workload-controller",
-    "delete": "workload-controller",
-    "settled": "workload-controller",
-    "events": "workload-controller",
-    "objects": "workload-controller",
-    "runners": "workload-controller",
-    "usage": "workload-controller",
-    "files": "workload-controller",
+    **dict.fromkeys(
+        ("apply", "delete", "settled", "events", "objects", "runners", "usage", "files"),
+        "workload-controller",
+    ),
     "explain": "scheduler",
     "forecast": "forecast",
     "fit": "scheduler",
@@ -93,11 +89,12 @@ ANSWERED_BY: Final = {
     "arrays": "array-controller",
     "budgets": "budget-controller",
     "machines": "placement",
+    "providers": "provisioning-check",
 }
 """For each ``what`` the service that answers ``admit.api.<what>``."""
 QUESTIONS: Final = (
-    "arrays", "budgets", "explain", "families", "files", "fit", "machines", "pending", "queues",
-    "runners", "timers",
+    "arrays", "budgets", "explain", "families", "files", "fit", "machines", "pending", "providers",
+    "queues", "runners", "timers",
 )  # fmt: skip
 """The requests that change nothing and are answered at once: they are sent again every
 `ASK_AGAIN_SECONDS` until an answer comes, since for some seconds a cluster delivers requests to

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -96,6 +97,25 @@ class ProviderReply(Reply, frozen=True, kw_only=True):
     seq: int | None = None
     retryable: bool = True
     retry_after: int | None = None
+
+
+# Answered by the provisioning check. -------------------------------------------------------
+
+CLASSES_ASKED_MAX: Final = 100
+"""The most provisioning classes in one request."""
+
+
+class Providers(Request, frozen=True, kw_only=True):
+    """``admit.api.providers``: for which of these provisioning classes a provider answers; at most
+    `CLASSES_ASKED_MAX`. A class without a provider takes a second."""
+
+    classes: tuple[str, ...] = ()
+
+
+class ProvidersReply(Reply, frozen=True, kw_only=True):
+    """``answering``: the classes for which a provider answers."""
+
+    answering: tuple[str, ...] = ()
 
 
 # Answered by every service. -------------------------------------------------------------

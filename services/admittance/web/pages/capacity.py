@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from admittance.api.checks import AdmissionCheck, ProvisioningRequestConfig
 from admittance.client import Client
-from admittance.client.errors import NotAllowed, NotFound
+from admittance.client.errors import NoResponder, NotAllowed, NotFound, TimedOut
 from admittance.client.requests.objects import BucketObject
 from admittance.provisioning.records import Record
 from admittance.runtime import clock
@@ -65,7 +65,11 @@ async def _listed(client: Client, kind: str) -> Sequence[BucketObject]:
 
 
 async def _answering(client: Client, classes: Sequence[str]) -> frozenset[str] | None:
-    """The classes for which a provider answers; None if the user may not ask."""
+    """The classes for which a provider answers; None if the user may not ask, or the provisioning
+    check does not answer."""
     if client.login.namespaces:
         return None
-    return await client.answering_providers(classes)
+    try:
+        return await client.answering_providers(classes)
+    except (NotAllowed, NoResponder, TimedOut):
+        return None

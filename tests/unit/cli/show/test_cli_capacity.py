@@ -194,6 +194,7 @@ DOCTOR_CASES: dict[str, tuple[dict[str, Any] | None, list[str], list[Record], bo
     "no provider": ({}, ["c"], [a_record()], False, False, "the oldest 1m30s old"),
     "one is open": ({}, ["c"], [a_record()], True, True, "1 requests open"),
     "no way to its provider": (None, ["c"], [], True, False, "no durable"),
+    "one without an answer of the check": ({}, ["c"], [], None, True, "not known whether"),
     "a class of the past": ({}, [], [], True, True, "any more"),
     "a provider that does not read": (
         {"num_pending": 5_000},

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Sequence
 
 from admittance.client import kinds
+from admittance.client.errors import RequestFailed
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, lookup_all
 from admittance.client.requests.workloads.families import Family, is_parent
 from admittance.events.codec import encode
 from admittance.events.names import token
-from admittance.events.requests.services import ProviderQuery
+from admittance.events.requests.services import (
+    CLASSES_ASKED_MAX,
+    ProviderQuery,
+    Providers,
+    ProvidersReply,
+)
 from admittance.provisioning.records import Record, State
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import BusRefused, BusUnavailable
-
-ANSWER_SECONDS: Final = 1.0
 
 
 def record_of(stored: BucketObject) -> Record | None:
@@ -37,12 +39,18 @@ async def ask_provider(
         return None
 
 
-async def is_provider_answering(link: Link, provisioning_class: str) -> bool:
-    """Whether a provider answers queries about requests of this class; none has an empty name."""
-    if not provisioning_class:
-        return False
-    about = "is a provider there"
-    return await ask_provider(link.bus, provisioning_class, about, ANSWER_SECONDS) is not None
+async def answering(link: Link, classes: Iterable[str]) -> frozenset[str]:
+    """The classes for which a provider answers. Raises RequestFailed, such as NotAllowed for logins
+    of single namespaces."""
+    names = sorted({*classes} - {""})
+    there: set[str] = set()
+    for start in range(0, len(names), CLASSES_ASKED_MAX):
+        asked = Providers(classes=tuple(names[start : start + CLASSES_ASKED_MAX]))
+        reply = await link.ask("providers", asked, ProvidersReply)
+        if reply.error:
+            raise RequestFailed(reply.error)
+        there.update(reply.answering)
+    return frozenset(there)
 
 
 async def of_workloads(link: Link, namespace: str, workloads: Collection[str]) -> list[Record]:
@@ -65,19 +73,14 @@ async def of_family(link: Link, workload: BucketObject, family: Family | None) -
 
 
 async def silent_classes(link: Link, records: Sequence[Record]) -> frozenset[str]:
-    """Classes of unanswered requests for which no provider answers."""
+    """Classes of unanswered requests for which no provider answers; empty if that is not known,
+    since the login may not ask or the provisioning check does not answer."""
     waiting = {
         record.spec.provisioning_class_name
         for record in records
         if record.status.state is State.REQUESTED and not record.status.cancelled
     }
-    return frozenset(
-        [name for name in sorted(waiting) if not await is_provider_answering(link, name)]
-    )
-
-
-async def answering(link: Link, classes: Sequence[str]) -> frozenset[str]:
-    """The classes for which a provider answers. All are asked at once."""
-    names = [*dict.fromkeys(classes)]
-    answers = await asyncio.gather(*(is_provider_answering(link, name) for name in names))
-    return frozenset(name for name, there in zip(names, answers, strict=True) if there)
+    try:
+        return frozenset(waiting) - await answering(link, waiting)
+    except RequestFailed:
+        return frozenset()
