@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from admittance.events.stored.machines import Device
-from admittance.runner.inventory.processors import ROOT
 from admittance.runner.plans.devices import (
     AMD,
     NVIDIA,
@@ -17,6 +16,7 @@ from admittance.runner.plans.devices import (
     MachineDevices,
     is_uuid,
 )
+from admittance.runtime.process.this_machine import ROOT
 
 NVIDIA_MAJOR: Final = 195
 """The major number of /dev/nvidia0 and its like: one of those that Linux assigns for good."""

@@ -14,8 +14,8 @@ from admittance.folders import MachineFacts
 from admittance.job_rules.machine_options import GivenMachine, shown
 from admittance.runner.inventory.device_list import DeviceList
 from admittance.runner.inventory.devices import Detected
-from admittance.runner.inventory.processors import ROOT, cpu_milli, memory_bytes
 from admittance.runtime.errors import SetupError
+from admittance.runtime.process.this_machine import ROOT, cpu_milli, memory_bytes
 
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 """Names of Kubernetes for what Linux calls an architecture."""

@@ -25,8 +25,8 @@ from admittance.runner.inventory.limit_messages import (
 from admittance.runner.inventory.machine_inventory import AnnouncedRunner, inventory_of
 from admittance.runner.inventory.nvml import listed
 from admittance.runner.inventory.nvml_child import NoNvml, NvmlChild
-from admittance.runner.inventory.processors import cpu_milli, memory_bytes
 from admittance.runtime.errors import SetupError
+from admittance.runtime.process.this_machine import cpu_milli, memory_bytes
 
 HOST = {
     "proc/self/status": "Name:\tpython\nCpus_allowed_list:\t0-3,8,10-11\n",
