@@ -109,6 +109,8 @@ _configuration_folder = tempfile.TemporaryDirectory(prefix="admit-tests-")
 os.environ["XDG_CONFIG_HOME"] = _configuration_folder.name
 # The web page is slow to load, so only its own tests start one beside `admit up`.
 os.environ["ADMIT_NO_WEB"] = "1"
+# A second process takes half a second more to start, so only its own tests have one.
+os.environ["ADMIT_PROCESSES"] = "1"
 
 
 def _bind_at_loopback(self: socket.socket, address: Any) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tools.pages.metrics import by_service
 
-from admittance.bench.system import embedded
+from admittance.bench.system import Child, embedded, family
 from admittance.runtime.bus.bus import Bus
 from support.builders import a_manifest
 from support.programs.prometheus import a_free_port, answer, ask, prometheus
@@ -56,9 +60,24 @@ async def shows(port: int, query: str, wanted: dict[str, float]) -> bool:
     } == wanted
 
 
+def controllers(system: Child) -> set[int]:
+    """The processes of the workload-controller."""
+    found = set()
+    for process in family(system.pid):
+        with suppress(psutil.Error):
+            if "-m" in process.cmdline():
+                found.add(process.pid)
+    return found
+
+
+async def is_ready_again(port: int, system: Child, killed: int) -> bool:
+    return killed not in controllers(system) and await ask(port, "/readyz") == (200, "ok\n")
+
+
 async def test_admit_up_is_alive_ready_and_scraped_at_one_port(tmp_path: Path) -> None:
     port = a_free_port()
-    async with embedded("--insecure", "--admin", f"127.0.0.1:{port}") as system:
+    options = ["--insecure", "--processes", "2", "--admin", f"127.0.0.1:{port}"]
+    async with embedded(*options) as system:
         assert await ask(port, "/livez") == (200, "ok\n")
         assert await ask(port, "/readyz") == (200, "ok\n")
         bus = await Bus.connect(system.url, name="test")
@@ -82,6 +101,10 @@ async def test_admit_up_is_alive_ready_and_scraped_at_one_port(tmp_path: Path) -
                 assert await shows(queried, query, {"cq": 1.0})
         await bus.close()
         status, text = await ask(port, "/metrics")
+        # The process of the workload-controller is started again, and nothing else is.
+        [child] = controllers(system)
+        os.kill(child, signal.SIGKILL)
+        await eventually(lambda: is_ready_again(port, system, child))
     assert status == 200
     samples = series(text)
     pending = [

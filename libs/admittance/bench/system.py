@@ -272,10 +272,13 @@ def connected(url: str) -> list[psutil.Process]:
 
 
 def label(command: list[str]) -> str:
-    """A short name of a command: ``nats-server``, ``admit serve scheduler``."""
+    """A short name of a command: ``nats-server``, ``admit serve scheduler``,
+    ``workload-controller``."""
     words = [Path(word).name for word in command]
     if words and words[0].startswith("python") and len(words) > 1:
         words = words[1:]
+    if words[:1] == ["-m"] and len(words) > 1:
+        return words[1].rpartition(".")[2].replace("_", "-")
     if words and words[0] == "admit":
         return " ".join(words[: 3 if "serve" in words[1:2] else 2])
     return words[0] if words else "?"

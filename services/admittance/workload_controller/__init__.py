@@ -45,4 +45,5 @@ SERVICE = Service(
     streams=Streams.KEEPS,
     consumers=LogConsumers.OF_LEADER,
     metrics=_metrics,
+    own_process=True,
 )

@@ -215,7 +215,7 @@ async def folder(
     made = Folder(tmp_path_factory.mktemp("locked_up"), **export)
     # Jobs of ada run as this Unix user, as those of the admin do.
     rules = [f"--run-as=user:{name}={getuser()}" for name in ("ada", "admin")]
-    async with made.up(*rules, runner=True):
+    async with made.up(*rules, "--processes=2", runner=True):
         yield made
 
 

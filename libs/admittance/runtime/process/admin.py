@@ -14,10 +14,11 @@ import socketserver
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError as FutureCancelled
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -28,6 +29,7 @@ from admittance.runtime.process.settings import Settings
 from admittance.runtime.telemetry.logger import LogThrottle
 from admittance.runtime.telemetry.metrics import Gauges, Metric, gauge, prefix_of, text_of
 from admittance.runtime.telemetry.object_faults import faults
+from admittance.runtime.telemetry.other_process import merged, text_of_process
 
 ANSWER_SECONDS: Final = 5.0
 """How long ``/livez`` waits for the event loop."""
@@ -53,14 +55,20 @@ WhyNotReady = Callable[[], Awaitable[str]]
 """A function that returns why a service is not ready; empty if it is ready."""
 
 
+UNIX: Final = "unix:"
+"""What the address of a socket that is a file begins with."""
+
+
 def address_of(text: str) -> tuple[str, int]:
-    """Returns host and port of ``HOST:PORT``, or of ``:PORT``, which means all addresses. Raises
-    SetupError for any other text.
+    """Returns host and port of ``HOST:PORT``, or of ``:PORT``, which means all addresses; the path
+    and 0 of ``unix:PATH``. Raises SetupError for any other text.
     """
+    if text.startswith(UNIX) and len(text) > len(UNIX):
+        return text.removeprefix(UNIX), 0
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
-        raise SetupError(f"the admin address must be HOST:PORT, not {text!r}")
+        raise SetupError(f"the admin address must be HOST:PORT or unix:PATH, not {text!r}")
     return host or "0.0.0.0", int(port)
 
 
@@ -75,13 +83,15 @@ class AdminPort:
         self._readiness: dict[str, WhyNotReady | None] = {}
         self._throttle = LogThrottle()
         self.users = 0
+        self._processes: list[Path] = []
         host, port = address_of(where)
+        is_file = where.startswith(UNIX)
         try:
-            self._server = _Server((host, port), self)
+            self._server = _Server(host if is_file else (host, port), self)
         except OSError as error:
             reason = error.strerror or str(error)
             raise SetupError(f"cannot serve the admin port at {where}: {reason}") from None
-        self.address = (host, int(self._server.server_address[1]))
+        self.address = (host, 0 if is_file else int(self._server.server_address[1]))
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="admin", daemon=True
         )
@@ -120,6 +130,16 @@ class AdminPort:
             for metric in metrics:
                 self._metrics.remove(metric)
 
+    @contextmanager
+    def show_process(self, path: Path) -> Iterator[None]:
+        """Shows the metrics of another process, with its admin port at the socket ``path``, while
+        the context is active."""
+        self._processes.append(path)
+        try:
+            yield
+        finally:
+            self._processes.remove(path)
+
     # Answers, in threads of the server. ---------------------------------------------
 
     def answer(self, path: str) -> tuple[HTTPStatus, list[bytes]]:
@@ -136,7 +156,10 @@ class AdminPort:
 
     def _shown(self) -> tuple[HTTPStatus, list[bytes]]:
         try:
-            return HTTPStatus.OK, text_of(list(self._metrics), self._prefix)
+            pieces = text_of(list(self._metrics), self._prefix)
+            for path in tuple(self._processes):
+                pieces = merged(pieces, text_of_process(path))
+            return HTTPStatus.OK, pieces
         except Exception as error:
             if self._throttle.due(clock.monotonic()):
                 log.exception("metrics_not_shown")
@@ -205,13 +228,22 @@ class _Server(socketserver.ThreadingTCPServer):
     block_on_close = False
     timeout = 0.0  # a client that is gone again is not waited for
 
-    def __init__(self, address: tuple[str, int], port: AdminPort) -> None:
+    def __init__(self, address: tuple[str, int] | str, port: AdminPort) -> None:
         self.port = port
         self._room = threading.Semaphore(CLIENTS_MAX)
-        if ":" in address[0]:
+        self._own_file: Path | None = None
+        if isinstance(address, str):
+            self.address_family = socket.AF_UNIX
+            _remove_unserved(address)
+        elif ":" in address[0]:
             self.address_family = socket.AF_INET6
         self._wake, self._poke = socket.socketpair()
-        super().__init__(address, _Handler)
+        super().__init__(address, _Handler)  # type: ignore[arg-type]  # a path, for AF_UNIX
+
+    def server_bind(self) -> None:
+        super().server_bind()
+        if self.address_family == socket.AF_UNIX:
+            self._own_file = Path(str(self.server_address))
 
     def serve_forever(self, poll_interval: float = 0.0) -> None:  # noqa: ARG002
         """Answers clients until `shutdown` is called. That of the base class wakes several times in
@@ -227,6 +259,8 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def server_close(self) -> None:
         super().server_close()
+        if self._own_file is not None:
+            self._own_file.unlink(missing_ok=True)
         self._wake.close()
         self._poke.close()
 
@@ -249,6 +283,16 @@ class _Server(socketserver.ThreadingTCPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
         """Logs the error of one request, mostly a client that has gone."""
         log.debug("admin_request_failed", client=str(client_address), exc_info=True)
+
+
+def _remove_unserved(path: str) -> None:
+    """Removes a socket that a killed process left at this path."""
+    with socket.socket(socket.AF_UNIX) as probe, suppress(FileNotFoundError):
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            if Path(path).is_socket():
+                Path(path).unlink()
 
 
 class _Handler(BaseHTTPRequestHandler):

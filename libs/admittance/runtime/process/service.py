@@ -86,7 +86,8 @@ class Service(NamedTuple):
     SetupError for a variable with a wrong value. ``provisioning_class``: the only class that its
     user provides, by the environment; None: the service provides no class, or many. ``unix_user``:
     the variable with the Unix user of its container; "": the user of all containers. ``metrics``:
-    imports the service and returns what it counts. ``requests``: for `WithUp.ON_DEMAND`, the
+    imports the service and returns what it counts. ``own_process``: of two processes of `admit up`,
+    one is for this service. ``requests``: for `WithUp.ON_DEMAND`, the
     subjects of the requests with which its process begins.
     """
 
@@ -106,6 +107,7 @@ class Service(NamedTuple):
     unix_user: str = ""
     metrics: Callable[[], Sequence[Definition]] = _no_metrics
     requests: tuple[str, ...] = ()
+    own_process: bool = False
 
     @property
     def package(self) -> str:

@@ -310,14 +310,26 @@ async def serve(
         await supervise([task], stop, grace_seconds=STOP_SECONDS)
 
 
+def bound_to_log(service: Service) -> Run:
+    """The function of the service; its log lines name the service. The name is bound for this
+    task and its child tasks only, because several services share one process and its log.
+    """
+
+    async def run(bus: Bus, settings: Settings, **arguments: Any) -> None:
+        structlog.contextvars.bind_contextvars(service=service.name)
+        await service.load()(bus, settings, **arguments)
+
+    return run
+
+
 def main(service: Service, more: Callable[[Settings], Mapping[str, Any]] | None = None) -> int:
     """Runs the service until a stop signal. Returns the exit status of the process. ``more``:
     makes further arguments of ``run`` from the settings.
     """
-    run = service.load()
+    service.load()
     collect_garbage_less_often()
     try:
-        uvloop.run(_main(service, run, more))
+        uvloop.run(_main(service, bound_to_log(service), more))
     except AdmittanceError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

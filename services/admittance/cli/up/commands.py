@@ -307,6 +307,15 @@ def _options(
 @option("--sync-always", "Every write reaches the disk before it counts; slower.")
 @option("--insecure", "Demand no credentials: every program of this machine may do everything.")
 @option("--use", "Make this server the one that commands use, although another one runs.")
+@option(
+    "--processes",
+    "How many processes run the services. With 2 the workload-controller has one of its own, which "
+    "is faster and takes 50 MiB more. auto: 2 where there are two processors.",
+    choices=("1", "2", "auto"),
+    name="service_processes",
+    default="auto",
+    variable="ADMIT_PROCESSES",
+)
 @option("--no-web", "Serve no web page.", variable="ADMIT_NO_WEB")
 @web_options
 @service_options

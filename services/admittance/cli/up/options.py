@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from admittance.client.errors import BadInput
 from admittance.job_rules.machine_options import MachineTexts
@@ -13,6 +13,16 @@ from admittance.runtime.errors import SetupError
 from admittance.runtime.process.admin import address_of
 from admittance.runtime.process.service import Service
 from admittance.runtime.telemetry.metrics import prefix_of
+
+AUTO: Final = "auto"
+TWO_FROM_MILLI: Final = 2_000
+"""From so many thousandths of a processor on, ``auto`` means two processes."""
+
+
+def has_two_processes(processes: str, cpu_milli: int) -> bool:
+    """Whether `admit up` has a second process, for the service with a process of its own.
+    ``cpu_milli``: the processors that it may use; 0: not known."""
+    return processes == "2" or (processes == AUTO and cpu_milli >= TWO_FROM_MILLI)
 
 
 class Options(NamedTuple):
@@ -30,6 +40,7 @@ class Options(NamedTuple):
     metrics_prefix: str | None = None
     insecure: bool = False
     use: bool = False
+    service_processes: str = AUTO
     web: str | None = None
     web_url: str | None = None
     no_web: bool = False

@@ -1,4 +1,4 @@
-"""``admit up`` runs all services in one process, ``admit serve`` runs one of them.
+"""``admit up`` runs all services in one process or two, ``admit serve`` runs one of them.
 
 Each service has its own connection: services share nothing but the bus, even in one process.
 """
@@ -23,6 +23,7 @@ from admittance.cli.up.ending import Ending
 from admittance.cli.up.lock import ADMIN, WATCH, Lock, rules_of_server
 from admittance.cli.up.options import (
     Options,
+    has_two_processes,
     refuse_wrong,
     refuse_wrong_of,
     with_real_folder,
@@ -59,17 +60,19 @@ from admittance.runtime.nats_server.server_accounts import LOCKED, open_accounts
 from admittance.runtime.nats_server.server_process import refuse_used
 from admittance.runtime.process.admin import AdminPort, admin_port
 from admittance.runtime.process.on_demand import on_demand_task
-from admittance.runtime.process.service import Run, Service, WithUp
-from admittance.runtime.process.service_child import run_child
+from admittance.runtime.process.service import Service, WithUp
+from admittance.runtime.process.service_child import child_task, run_child
 from admittance.runtime.process.settings import Settings, new_instance
 from admittance.runtime.process.startup import collect_garbage_less_often
 from admittance.runtime.process.supervise import (
     STOP_SECONDS,
     ServiceTask,
+    bound_to_log,
     supervise,
     task_of,
 )
 from admittance.runtime.process.supervise import serve as serve_one
+from admittance.runtime.process.this_machine import cpu_milli
 from admittance.runtime.tasks import set_within
 from admittance.runtime.telemetry import logs
 from admittance.runtime.telemetry.logger import LogThrottle
@@ -331,13 +334,22 @@ def _task(
         finally:
             await other.close()
 
+    config = {} if options.config is None else {"ADMIT_CONFIG": str(options.config)}
     if service.with_up is WithUp.ON_DEMAND:
-        config = {} if options.config is None else {"ADMIT_CONFIG": str(options.config)}
         return on_demand_task(
             service,
             settings,
             lambda: run_child(service, settings, variables=config),
             lambda bus: serving(bus, settings),
+        )
+    if service.own_process and has_two_processes(options.service_processes, cpu_milli()):
+        return child_task(
+            service,
+            settings,
+            variables={**config, "ADMIT_METRICS_PREFIX": settings.metrics_prefix},
+            serving=serving,
+            meanwhile=lambda: _load_others(service, options),
+            admin=admin,
         )
     return task_of(
         service,
@@ -347,6 +359,13 @@ def _task(
         admin=admin,
         **(job_arguments(options, rules) if service.runs_jobs else {}),
     )
+
+
+def _load_others(service: Service, options: Options) -> None:
+    """Imports the services that this process will run, all but ``service``."""
+    for other in started_by(options):
+        if other is not service and other.with_up is not WithUp.ON_DEMAND:
+            other.load()
 
 
 def job_arguments(options: Options, rules: JobRules) -> dict[str, Any]:
@@ -403,18 +422,6 @@ async def serve(call: Call, service: Service, options: Options) -> int:
     await serve_one(service, settings, bound_to_log(service), stop, **more)
     tasks.process_ends_within()
     return 0
-
-
-def bound_to_log(service: Service) -> Run:
-    """The function of the service, whose log lines name the service. The name is bound for this
-    task and its child tasks only, because several services share one process and its log.
-    """
-
-    async def run(bus: Bus, settings: Settings, **arguments: Any) -> None:
-        structlog.contextvars.bind_contextvars(service=service.name)
-        await service.load()(bus, settings, **arguments)
-
-    return run
 
 
 # The server. ----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from admittance.access.users import User
 from admittance.cli.commands.program import invoke
 from admittance.cli.support.options import Call, UrlFrom
 from admittance.cli.up.lock import ADMIN, Lock, rules_of_server
-from admittance.cli.up.options import Options, refuse_wrong, refuse_wrong_of
+from admittance.cli.up.options import Options, has_two_processes, refuse_wrong, refuse_wrong_of
 from admittance.cli.up.own_context import write_own_context
 from admittance.cli.up.up import refuse_unprotected, refuse_unused
 from admittance.client.errors import BadInput
@@ -254,3 +254,19 @@ def test_admit_up_runs_the_jobs_of_its_admin_as_itself(
     mine = {key for key, user in rules.run_as.items() if user.uid == os.geteuid()}
     assert mine == own
     assert len(rules.run_as) == len(own) + len(given)
+
+
+@pytest.mark.parametrize(
+    ("processes", "cpu_milli", "two"),
+    [
+        ("1", 64_000, False),
+        ("2", 500, True),
+        ("auto", 1_999, False),
+        ("auto", 2_000, True),
+        ("auto", 0, False),
+    ],
+)
+def test_two_processes_start_where_there_are_two_processors(
+    processes: str, cpu_milli: int, two: bool
+) -> None:
+    assert has_two_processes(processes, cpu_milli) is two
