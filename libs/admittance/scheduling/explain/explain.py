@@ -391,16 +391,16 @@ def _ahead(queue: Queue, workload: WorkloadInfo, position: int) -> tuple[Ahead, 
     workloads of other namespaces are left out, as in the answer of `pending`."""
     if position == 1:
         return ()
-    head, mine = _row_of(queue, queue.head()), _row_of(queue, workload)
+    head = _row_of(queue, queue.head())
     if len(queue.classes) + len(queue.parked_workloads) <= CLASSES_MAX or queue.parents:
         front: Iterator[tuple[int, WorkloadInfo]] = enumerate(in_listed_order(queue), start=1)
         first = list(islice(front, AHEAD_MAX if not position else min(AHEAD_MAX, position - 1)))
-        if head is not None and head is not mine and all(other is not head for _, other in first):
+        if head is not None and all(other is not head for _, other in first):
             at = position_in(queue, head)
             if not position or at < position:
                 first.append((at, head))
     else:
-        first = [] if head is None or head is mine else [(0, head)]
+        first = [(0, head)] if head is not None and head is not workload else []
     return tuple(
         Ahead(
             namespace=other.key[0],

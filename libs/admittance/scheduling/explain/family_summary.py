@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -13,10 +13,16 @@ from admittance.events import reasons
 from admittance.events.requests.explanation import ExplainReply, VariantVerdict, with_remedies
 from admittance.events.requests.remedies import Remedy, RemedyKind, of_command, of_one_variant
 from admittance.events.shapes import Refusal
-from admittance.family import STOPPED, ActivityReason, DesiredState, begins, changes_next
+from admittance.family import (
+    STOPPED,
+    ActivityReason,
+    DesiredState,
+    ParentState,
+    begins,
+    changes_next,
+)
 from admittance.scheduling import families
 from admittance.scheduling.cycle.cycle import refusal_for
-from admittance.scheduling.cycle.refusals import SEVERITY, blocked_head_of
 from admittance.scheduling.explain.queue_status import is_parked, why_inactive
 from admittance.scheduling.explain.remedies import at_time, first_remedies
 from admittance.scheduling.state.equivalence import Key
@@ -77,8 +83,8 @@ def explain(
         variants=verdicts,
         seen=state.seen,
     )
-    changes = first_remedies(_remedies(queue, parent, parent_state.name, verdicts))
-    return with_remedies(reply, changes)
+    changes = _remedies(queue, parent_state, verdicts) if queue is not None else ()
+    return with_remedies(reply, first_remedies(changes))
 
 
 def _phase_and_reason(
@@ -142,27 +148,21 @@ def _verdict(
 
 
 def _remedies(
-    queue: Queue | None,
-    parent: WorkloadInfo,
-    name: str,
-    verdicts: tuple[VariantVerdict, ...],
+    queue: Queue, parent: ParentState, verdicts: tuple[VariantVerdict, ...]
 ) -> Iterator[Remedy]:
     """Yields each change that would unblock one of the variants."""
-    family = parent.family
-    assert family is not None
-    if queue is not None and not verdicts:
-        rules, allowed = queue.rules, family.state.allowed if family.state is not None else None
+    rules, allowed = queue.rules, parent.allowed
+    if not verdicts:
         if rules is not None and allowed and not rules.tags_within(allowed):
             named = ", ".join(sorted(allowed))
             text = (
                 f"one of the flavors {named} in ClusterQueue {queue.name}, or a flavor of that "
-                f"ClusterQueue in the allowed flavors of {name}"
+                f"ClusterQueue in the allowed flavors of {parent.name}"
             )
             yield Remedy(text=text, kind=RemedyKind.SETTING, queue=queue.name)
         else:
-            yield Remedy(text=f"creation of variants of {name}", kind=RemedyKind.CREATION)
-    stays = queue is not None and queue.rules is not None and queue.rules.mode == "NoMigration"
-    if stays and any(row.admitted for row in verdicts):
+            yield Remedy(text=f"creation of variants of {parent.name}", kind=RemedyKind.CREATION)
+    if rules is not None and rules.mode == "NoMigration" and any(row.admitted for row in verdicts):
         return
     for row in verdicts:
         if row.admitted:
@@ -174,9 +174,7 @@ def _remedies(
                 yield of_one_variant(row.variant, remedy)
         elif row.why in STOPPED:
             yield of_one_variant(row.variant, of_command(f"admit activate workload {row.name}"))
-        elif row.why == ActivityReason.CREATE_DELAY and (
-            at := begins(family.state, queue.rules, row.variant) if family.state and queue else None
-        ):
+        elif row.why == ActivityReason.CREATE_DELAY and (at := begins(parent, rules, row.variant)):
             yield of_one_variant(row.variant, at_time("end of its createDelaySeconds", at))
 
 
@@ -210,9 +208,6 @@ def of_variant(
     yield Remedy(text=text, kind=kind, at=at, queue=in_queue)
 
 
-_MILD: Final = -1
-
-
 class JudgedVariant(NamedTuple):
     """A variant that the queue's rules for families define, with the state that the family policy
     sets for it."""
@@ -244,8 +239,6 @@ def family_refusal(state: SchedulerState, parent: WorkloadInfo) -> Refusal | Non
         return Refusal(reason=BACKOFF.reason, message=waits)
     judged = variants(state, parent.queue, family)
     if not judged:
-        if any(True for _ in family.variants):
-            return None
         rules = parent.queue.rules if parent.queue is not None else None
         allowed = family.state.allowed if family.state is not None else None
         if rules is not None and not rules.tags_within(allowed):
@@ -262,7 +255,10 @@ def family_refusal(state: SchedulerState, parent: WorkloadInfo) -> Refusal | Non
     if any(line.reason == "" for line in lines):
         return None
     # The reason of the family is the reason of the best variant that waits for quota.
-    reason = next((line.reason for line in lines if line.waits), min(lines, key=_weight).reason)
+    waiting = [line.reason for line in lines if line.waits]
+    held = any(line.reason == reasons.UNSATISFIED_ADMISSION_CHECKS for line in lines)
+    otherwise = reasons.UNSATISFIED_ADMISSION_CHECKS if held else reasons.WAITING_FOR_FAMILY
+    reason = waiting[0] if waiting else otherwise
     if not parent.is_due(state.now):
         reason = BACKOFF.reason  # All variants of the family wait until the backoff ends.
     shortfalls = tuple(shortfall for line in lines for shortfall in line.refusal.shortfalls)
@@ -280,12 +276,7 @@ class _VariantLine(NamedTuple):
     tag: str
     reason: str
     refusal: Refusal
-    weight: int
     waits: bool = False
-
-
-def _weight(line: _VariantLine) -> int:
-    return line.weight
 
 
 def _line(variant: JudgedVariant, begins_at: datetime | None, now: datetime) -> _VariantLine:
@@ -301,7 +292,6 @@ def _line(variant: JudgedVariant, begins_at: datetime | None, now: datetime) -> 
             variant.tag,
             reasons.UNSATISFIED_ADMISSION_CHECKS,
             Refusal(reason="", message=message),
-            _MILD,
         )
     if not variant.desired.active:
         message = f"inactive ({variant.desired.why})"
@@ -313,22 +303,17 @@ def _line(variant: JudgedVariant, begins_at: datetime | None, now: datetime) -> 
             variant.tag,
             reasons.WAITING_FOR_FAMILY,
             Refusal(reason="", message=message),
-            len(SEVERITY) + 1,
         )
     if not workload.is_due(now):
         because = f": {workload.problem.message}" if workload.problem is not None else ""
         backoff = Refusal(reason="", message=f"waits{until_text(workload.requeue_at)}{because}")
-        return _VariantLine(variant.tag, BACKOFF.reason, backoff, len(SEVERITY), waits=True)
+        return _VariantLine(variant.tag, BACKOFF.reason, backoff, waits=True)
     refusal = refusal_for(workload)
-    if refusal is None and (standing := blocked_head_of(workload)) is not None:
-        refusal = standing.refusal
-    if refusal is None:
-        if workload.queue is None:
-            reason = workload.status_reason or reasons.SUSPENDED
-            refusal = Refusal(reason="", message="does not compete")
-            return _VariantLine(variant.tag, reason, refusal, len(SEVERITY), waits=True)
-        return _VariantLine(
-            variant.tag, "", Refusal(reason="", message="tried in the next cycle"), _MILD
-        )
-    weight = SEVERITY.get(refusal.reason, len(SEVERITY))
-    return _VariantLine(variant.tag, refusal.reason, refusal, weight, waits=True)
+    if refusal is not None:
+        return _VariantLine(variant.tag, refusal.reason, refusal, waits=True)
+    if workload.queue is not None:
+        refusal = Refusal(reason="", message="tried in the next cycle")
+        return _VariantLine(variant.tag, "", refusal)
+    reason = workload.status_reason or reasons.SUSPENDED
+    refusal = Refusal(reason="", message="does not compete")
+    return _VariantLine(variant.tag, reason, refusal, waits=True)

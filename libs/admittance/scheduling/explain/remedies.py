@@ -193,7 +193,7 @@ def of_flavor(
                 resource=room.resource,
                 amount=amount,
             )
-        elif room.reason == reasons.WAITING_FOR_QUOTA and room.resource in by_resource:
+        elif room.reason == reasons.WAITING_FOR_QUOTA:
             need = by_resource[room.resource]
             yield free_quota(state, need.cell, need.wanted, held_by)
     for blocker in verdict.barriers:
@@ -279,8 +279,7 @@ def free_quota(state: SchedulerState, cell: Cell, wanted: int, held_by: Sequence
 
 def _is_in(state: SchedulerState, queue: str, node: CellNode, fr: FlavorResource) -> bool:
     """Whether the ClusterQueue is the node of the cohort tree, or is below that node."""
-    known = state.queues.get(queue)
-    cell = known.node.cells.get(fr) if known is not None and known.node is not None else None
+    cell = state.catalog.tree.queues[queue].cells.get(fr)
     while cell is not None and cell.node is not node:
         cell = cell.parent
     return cell is not None

@@ -22,10 +22,11 @@ nothing."""
 
 def excess_of(queue: Queue, workload: WorkloadInfo) -> Excess | None:
     """Returns the limit that keeps the workload from starting; None: no limit does."""
-    limits, shape = queue.limits, workload.shape
-    if limits is None or shape is None:
+    limits = queue.limits
+    if limits is None:
         return None
-    return limits.excess(workload, limits.fewest(shape))
+    assert workload.shape is not None
+    return limits.excess(workload, limits.fewest(workload.shape))
 
 
 def holders(queue: Queue, workload: WorkloadInfo, excess: Excess) -> tuple[Holder, ...]:
@@ -35,10 +36,9 @@ def holders(queue: Queue, workload: WorkloadInfo, excess: Excess) -> tuple[Holde
     found: list[Holder] = []
     for other in islice(queue.holding, LOOKED_AT_MAX):
         is_relative = other.family is not None and other.family is workload.family
-        if other.charge is None or is_relative:
+        if is_relative or excess.person not in queue.limits.persons_of(other):
             continue
-        if excess.person not in queue.limits.persons_of(other):
-            continue
+        assert other.charge is not None
         for cell, amount in other.charge.cells:
             if cell.fr[1] == excess.resource and amount:
                 found.append(

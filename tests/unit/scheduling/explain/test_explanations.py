@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from admittance.api.checks import MACHINES_CONTROLLER
+from admittance.api.fields.limits import INT32_MAX
 from admittance.api.workload import CheckState, RequeueState
 from admittance.events.requests.explanation import ExplainReply
 from admittance.events.shapes import PreemptedBy
-from admittance.scheduling.explain import flavor_report, preemption_blockers
+from admittance.scheduling.explain import explain, flavor_report, preemption_blockers
 from admittance.scheduling.state.config import CohortFairSharing, Config
 from support.cores.stepped_scheduler import NOON, SteppedScheduler, groups, quota
 from unit.scheduling.preemption.test_loop_guard import a_pair
@@ -365,10 +366,6 @@ def behind_strict_head(scheduler: SteppedScheduler) -> None:
     scheduler.settle()
 
 
-def outranked(scheduler: SteppedScheduler) -> None:
-    not_lower(scheduler)
-
-
 @pytest.mark.parametrize(
     ("tell", "want"),
     [
@@ -425,12 +422,6 @@ def outranked(scheduler: SteppedScheduler) -> None:
             behind_strict_head,
             "start of workload ns/head, the head of StrictFIFO ClusterQueue cq",
             id="the head of a strict queue",
-        ),
-        pytest.param(
-            outranked,
-            "a priority above 3, to preempt in ClusterQueue cq under withinClusterQueue: "
-            "LowerPriority",
-            id="a priority that is too low",
         ),
     ],
 )
@@ -737,6 +728,24 @@ def test_a_reservation_names_its_open_checks() -> None:
     ]
 
 
+def test_quota_must_be_freed_below_the_node_that_lacks_it() -> None:
+    scheduler = a_scheduler()
+    flavors = ("one", "two")
+    for name, cpu, used in (("other", "5", "4"), ("cq", "2", "2")):
+        quotas = groups(**dict.fromkeys(flavors, quota(cpu, borrow="0")))
+        scheduler.queue(name, "co", resourceGroups=quotas, preemption=WITHIN)
+        for flavor in flavors:
+            scheduler.flavor(flavor)
+            scheduler.submit(f"{name}-{flavor}", name, used, priority=INT32_MAX, age=9)
+            scheduler.settle()
+    scheduler.submit("w", "cq", "2", priority=INT32_MAX)
+    assert scheduler.why("w").unblocked_by == tuple(
+        f"2 more free cpu in flavor {flavor} of ClusterQueue cq with borrowingLimit 0 "
+        f"(held by ns/cq-{flavor})"
+        for flavor in flavors
+    ), "no priority is above the highest"
+
+
 def test_workloads_ahead_are_named_and_the_preempting_one_first() -> None:
     scheduler = a_scheduler()
     full(scheduler, preemption=WITHIN)
@@ -750,6 +759,28 @@ def test_workloads_ahead_are_named_and_the_preempting_one_first() -> None:
         ("sticky", 1, True),
         ("urgent", 2, False),
     ]
+
+
+def test_of_a_long_queue_only_the_head_is_named_as_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ahead(name: str) -> list[tuple[str, int]]:
+        return [(row.name, row.position) for row in scheduler.why(name).ahead]
+
+    scheduler = a_scheduler()
+    full(scheduler)
+    scheduler.submit("waits", "cq", "9", priority=7)
+    scheduler.change("waits", conditions={"Requeued": (False, "AdmissionCheck")})
+    for age, name in enumerate("cba"):
+        scheduler.submit(name, "cq", "9", priority=5, age=age)
+    scheduler.settle()
+    monkeypatch.setattr(explain, "CLASSES_MAX", 1)
+    assert ahead("b") == []
+    monkeypatch.setattr(explain, "CLASSES_MAX", 2)
+    assert ahead("b") == [("waits", 1), ("a", 2)]
+    scheduler.submit("head", "cq", "1", priority=1)
+    assert (ahead("b"), ahead("head")) == ([("head", 0)], [])
+    scheduler.submit("last", "cq", "1")
+    monkeypatch.undo()
+    assert ahead("last") == [("waits", 1), ("a", 2), ("b", 3), ("head", 5)]
 
 
 def test_a_refusal_has_the_numbers_of_unscanned_flavors_too() -> None:
@@ -820,26 +851,33 @@ def test_unchecked_queues_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_search_for_victims_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduler = a_scheduler()
-    scheduler.flavor("one")
-    scheduler.flavor("two")
-    scheduler.queue("cq", resourceGroups=groups(one="2", two="2"), preemption=WITHIN)
-    scheduler.submit("a", "cq", "2", priority=0, age=9)
-    scheduler.submit("b", "cq", "2", priority=0, age=8)
+    flavors = ("one", "two", "three")
+    for flavor in flavors:
+        scheduler.flavor(flavor)
+    quota = groups(**dict.fromkeys(flavors, "2"))
+    scheduler.cluster_queue("lender", "co", resourceGroups=quota)
+    scheduler.queue("cq", "co", resourceGroups=quota, preemption=WITHIN)
+    for name in flavors:
+        scheduler.submit(name, "cq", "4", priority=0, age=9)
     scheduler.settle()
     scheduler.submit("w", "cq", "2", priority=1)
-    assert [flavor.outcome for flavor in scheduler.why("w").flavors] == ["Preempts", "Preempts"]
+    assert [flavor.outcome for flavor in scheduler.why("w").flavors] == ["Preempts"] * 3
     # What the nomination itself asked is known, and costs nothing.
     monkeypatch.setattr(flavor_report, "CANDIDATES_MAX", 0)
-    assert [flavor.outcome for flavor in scheduler.why("w").flavors] == ["Preempts", "Preempts"]
+    assert [flavor.outcome for flavor in scheduler.why("w").flavors] == ["Preempts"] * 3
     scheduler.queue(
         "cq",
-        resourceGroups=groups(one="2", two="2"),
+        "co",
+        resourceGroups=quota,
         preemption=WITHIN,
         flavorFungibility={"whenCanPreempt": "MayStopSearch"},
     )
-    first, second = scheduler.why("w").flavors
-    assert (first.outcome, second.outcome) == ("Preempts", "NoCandidates")
-    assert second.message.endswith("because too many workloads hold quota")
+    for candidates in (1, 3):
+        monkeypatch.setattr(flavor_report, "CANDIDATES_MAX", candidates)
+        *searched, last = scheduler.why("w").flavors
+        assert [flavor.outcome for flavor in searched] == ["Preempts", "Preempts"]
+        assert (last.outcome, last.level) == ("NoCandidates", 1)
+        assert last.message.endswith("because too many workloads hold quota")
 
 
 def test_the_same_question_has_the_same_answer() -> None:

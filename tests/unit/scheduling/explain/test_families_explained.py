@@ -145,13 +145,22 @@ def test_asking_changes_nothing() -> None:
 def test_a_family_has_the_reason_of_its_best_waiting_variant() -> None:
     scheduler = FamilyScheduler()
     scheduler.check("slow")
-    scheduler.family_queue(checks={"mid": ["slow"], "worst": ["slow"]})
-    full(scheduler, best="4")
+    scheduler.family_queue(checks={"best": ["slow"], "worst": ["slow"]})
+    full(scheduler, mid="4")
     scheduler.family("a")
     scheduler.settle()
     why = scheduler.why("a")
     assert (why.phase, why.reason) == ("Pending", "WaitingForQuota")
-    assert "mid: reserved, waits for slow; worst: reserved, waits for slow" in why.message
+    assert why.message.startswith("best: reserved, waits for slow; mid: couldn't ")
+    scheduler.passes("a-worst", state="Rejected")
+    scheduler.respec("a-mid", active=False)
+    scheduler.change("a-mid", stopped_by="User")
+    why = scheduler.why("a")
+    assert (why.reason, why.message) == (
+        "UnsatisfiedAdmissionChecks",
+        "best: reserved, waits for slow; mid: inactive (User); worst: inactive (Rejected): "
+        "The admission check slow is in state Rejected",
+    )
 
 
 def test_an_inactive_variant_is_shown_as_deactivated_or_delayed() -> None:
@@ -166,11 +175,49 @@ def test_an_inactive_variant_is_shown_as_deactivated_or_delayed() -> None:
     assert "fast: end of its createDelaySeconds at 2026-01-01T12:01:40Z" in why.unblocked_by
 
 
-def test_a_variant_that_a_user_stopped_has_a_command_as_remedy() -> None:
+@pytest.mark.parametrize(
+    ("variants", "status", "spec", "reason", "message"),
+    [
+        (
+            "mid",
+            {"conditions": {"Requeued": (True, "Activated")}},
+            {},
+            "PendingEvaluation",
+            "The next cycle tries one of its variants",
+        ),
+        (
+            "best",
+            {"conditions": {"Requeued": (False, "AdmissionCheck")}},
+            {},
+            "Backoff",
+            "best: waits; mid: ",
+        ),
+        (
+            "best",
+            {"conditions": {"QuotaReserved": (False, "Held")}},
+            {"active": False},
+            "Held",
+            "best: does not compete; mid: ",
+        ),
+        (
+            "best mid worst",
+            {"stopped_by": "Rejected"},
+            {"active": False},
+            "WaitingForFamily",
+            "best: inactive (Rejected); mid: inactive (Rejected); worst: inactive (Rejected)",
+        ),
+    ],
+)
+def test_a_family_has_the_reason_of_its_variants(
+    variants: str, status: dict[str, Any], spec: dict[str, Any], reason: str, message: str
+) -> None:
     scheduler = with_family()
-    scheduler.respec("a-mid", active=False)
-    scheduler.change("a-mid", stopped_by="User")
-    assert "mid: `admit activate workload a-mid`" in scheduler.why("a").unblocked_by
+    for tag in variants.split():
+        scheduler.respec(f"a-{tag}", **spec)
+        scheduler.change(f"a-{tag}", **status)
+    why = scheduler.why("a")
+    assert why.reason == reason
+    assert why.message.startswith(message)
 
 
 def test_a_family_without_an_allowed_flavor_has_a_remedy() -> None:
@@ -255,14 +302,23 @@ def test_a_family_in_an_inactive_queue_has_the_reason_of_the_queue() -> None:
     assert why.message.endswith("references inactive AdmissionCheck(s): room.")
 
 
-def test_a_running_family_has_no_remedies_of_worse_variants() -> None:
+@pytest.mark.parametrize(
+    ("mode", "remedies"),
+    [("UpgradeOnly", ("best: `admit activate workload a-best`",)), ("NoMigration", ())],
+)
+def test_a_running_family_has_remedies_of_the_variants_it_may_move_to(
+    mode: str, remedies: tuple[str, ...]
+) -> None:
     scheduler = FamilyScheduler()
-    scheduler.family_queue()
+    scheduler.family_queue(mode=mode)
+    full(scheduler, best="4")
     scheduler.family("a")
     scheduler.settle()
-    assert scheduler.why("a").variants[0].admitted
-    scheduler.change("a-mid", stopped_by="Rejected")
-    assert scheduler.why("a").unblocked_by == ()
+    assert scheduler.why("a").variants[1].admitted
+    for variant in ("a-best", "a-worst"):
+        scheduler.respec(variant, active=False)
+        scheduler.change(variant, stopped_by="User")
+    assert scheduler.why("a").unblocked_by == remedies
 
 
 def test_a_family_in_backoff_is_explained() -> None:

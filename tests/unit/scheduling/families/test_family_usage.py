@@ -360,6 +360,7 @@ def test_a_family_counts_once_for_the_limit_of_its_user() -> None:
     assert scheduler.settle() == []
     (status,) = scheduler.core.queues(Queues(cluster_queue="q")).cluster_queues
     assert [(row.resource, row.held, row.most) for row in status.persons] == [("gpu", 8, 8)]
+    assert scheduler.why("k-reservation").holders == ("ns/j-on-demand", "ns/j-reservation")
     scheduler.passes("j-reservation")
     scheduler.settle()
     scheduler.stops("j-on-demand")
