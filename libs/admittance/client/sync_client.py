@@ -734,6 +734,22 @@ class SyncClient:
             )
         )
 
+    def newest_sequences(
+        self, *, after: int = 0, namespace: str | None = None, all_namespaces: bool = False
+    ) -> Iterator[int]:
+        """The sequence of the newest fact of the log: the first item says which it is now (0: there
+        is none), each further one that there are newer facts. Programs that ask for something else
+        after a change take this in place of `events`: each step costs one request, however many
+        facts there are, and nothing is received between two steps.
+
+        ``after``: facts up to this sequence are not looked for, as if it were the newest.
+        """
+        return self._thread.iterate(
+            lambda: self._inner.newest_sequences(
+                after=after, namespace=namespace, all_namespaces=all_namespaces
+            )
+        )
+
     @overload
     def hold(
         self, queue: str | None = None, *, name: str | None = None, namespace: str | None = None

@@ -1,8 +1,9 @@
 """The live stream: it carries sequences of the log, and pages ask again for what they show.
 
-A message of the bus says only that there are facts; they are read from the log, with their
-sequences. All pages of a person share one follower, which asks at most ten times a second. Pages
-get an event after the rest that follows their last answers.
+A message of the bus says only that there are facts; the sequence of the newest is read from the
+log. All pages of a person share one follower, which asks at most ten times a second, and neither
+asks nor receives anything while pages rest after their last answers. Pages get an event after that
+rest.
 
 Workloads of other namespaces change the numbers that a person sees, and their facts are hidden from
 that person. So the follower subscribes to changed domains, too.
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -28,6 +28,8 @@ PAUSE_SECONDS: Final = 0.1
 """Time between two readings of the log, and between two events of a stream."""
 AGAIN_SECONDS: Final = 2.0
 """Time between two attempts to follow the log, if it cannot be read."""
+KNOWN_SECONDS: Final = 1.0
+"""How long the first event waits for the newest sequence."""
 
 log = structlog.get_logger()
 
@@ -44,15 +46,20 @@ class Follower:
         self._ended = ended
         self._rests = rests
         self._changed = asyncio.Event()
+        self._unknown: set[str | None] = set()
+        """The namespaces of which no sequence has been read yet; None: all namespaces."""
+        self._known = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def events(self, last: int) -> AsyncIterator[dict[str, str]]:
         """The events of one stream. ``last``: the sequence that the browser has seen. The first
-        event comes at once, so that a page that was away asks again."""
+        event comes as soon as the newest sequence is known, so that a page that was away asks
+        again."""
         self.listeners += 1
         if not self._tasks:
             self._start()
         try:
+            await set_within(self._known, KNOWN_SECONDS)
             seen, changes = max(last, self.sequence), self._changes
             yield {"event": "changed", "id": str(seen), "data": str(seen)}
             while not self._ended.is_set():
@@ -86,9 +93,11 @@ class Follower:
             await set_within(self._ended, left)
 
     def _start(self) -> None:
-        since, seen = clock.now(), self.sequence
-        for namespace in self._client.login.namespaces or (None,):
-            self._again_and_again(partial(self._follow, namespace, since, seen), "follow-log")
+        spaces = self._client.login.namespaces or (None,)
+        self._unknown = set(spaces)
+        self._known.clear()
+        for namespace in spaces:
+            self._again_and_again(partial(self._follow, namespace), "follow-log")
         self._again_and_again(self._count_changes, "follow-domains")
 
     def _again_and_again(self, read: Callable[[], Awaitable[None]], name: str) -> None:
@@ -112,27 +121,16 @@ class Follower:
                 self._changes += 1
                 self._changed.set()
 
-    async def _follow(self, namespace: str | None, since: datetime, seen: int) -> None:
-        """Notes the sequence of each fact of a namespace; None: of all namespaces. ``since``: when
-        the reading began; ``seen``: the sequence at that time."""
-        await self._read(namespace, since if self.sequence == seen else None)
-
-    async def _read(self, namespace: str | None, since: datetime | None) -> None:
-        facts = self._client.events(
-            follow=True,
-            since=since,
-            after=0 if since is not None else self.sequence,
-            namespace=namespace,
-            all_namespaces=namespace is None,
+    async def _follow(self, namespace: str | None) -> None:
+        """Notes the sequence of the newest fact of a namespace; None: of all namespaces."""
+        newest = self._client.newest_sequences(
+            after=self.sequence, namespace=namespace, all_namespaces=namespace is None
         )
-        before = clock.monotonic()
-        async for fact in facts:
-            self.sequence = max(self.sequence, fact.sequence)
+        async for sequence in newest:
+            self._unknown.discard(namespace)
+            if not self._unknown:
+                self._known.set()
+            self.sequence = max(self.sequence, sequence)
             self._changed.set()
-            now = clock.monotonic()
-            if now - before > PAUSE_SECONDS / 10:
-                # The fact had to be waited for, so it began a new answer: the facts that follow
-                # within the pause come with the next one.
-                await asyncio.sleep(PAUSE_SECONDS)
-                now = clock.monotonic()
-            before = now
+            await asyncio.sleep(PAUSE_SECONDS)
+            await self.rest()

@@ -112,11 +112,14 @@ async def test_a_list_of_one_name_reads_no_others(client: Client) -> None:
     ]
 
 
-async def test_changes_of_quota_are_followed(client: Client) -> None:
-    async with client.quota_changes() as changes:
+async def test_changes_of_quota_and_new_facts_are_followed(client: Client) -> None:
+    async with client.quota_changes() as changes, client.newest_sequences() as sequences:
+        before = await anext(sequences)
         news = asyncio.ensure_future(anext(changes))
+        fact = asyncio.ensure_future(anext(sequences))
         job = await client.submit(["true"], queue="research")
         assert await within(news) == {"cohort-lab"}
+        assert await within(fact) > before
         await job.result(timeout=LIMIT)
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from admittance.client.errors import BadInput, RequestFailed
 from admittance.client.requests.workloads.facts import narrowing, newest_facts, newest_pages
 from admittance.client.requests.workloads.history import facts_about
+from admittance.client.requests.workloads.news import newest_sequences
 from admittance.events.fact_types import FACT_TYPES
-from admittance.events.requests.history import Events, EventsReply
+from admittance.events.requests.history import Events, EventsReply, LogEntry
 from support.builders import NOON
 
 
@@ -80,3 +83,53 @@ def test_newest_pages_go_on_where_the_one_before_ended() -> None:
     assert (first.before, second.before) == (0, 70)
     assert (first.types, first.queue, first.until) == (("admitted",), "main", NOON)
     assert (first.limit, first.newest_first) == (7, True)
+
+
+class Bell:
+    """A connection that passes each message to those that listen."""
+
+    def __init__(self) -> None:
+        self.handlers: list[Callable[..., None]] = []
+        self.listened = asyncio.Event()
+
+    async def listen(self, _subject: str, handler: Callable[..., None]) -> Callable[..., None]:
+        self.handlers.append(handler)
+        self.listened.set()
+        return handler
+
+    async def unlisten(self, handler: Callable[..., None]) -> None:
+        self.handlers.remove(handler)
+
+    def ring(self) -> None:
+        for handler in self.handlers:
+            handler(b"admit.workload.admitted.ns.w", b"", b"{}", b"")
+
+
+def newest(sequence: int, end: int) -> EventsReply:
+    """The answer of a log with the newest message ``end``, of which that at ``sequence`` is the
+    newest that was asked for."""
+    fact = LogEntry(sequence=sequence, time=NOON, subject="", data=msgspec.Raw(b"{}"))
+    return EventsReply(entries=(fact,), after=end, applied=("newest_first",))
+
+
+def test_new_facts_cost_one_question_and_nothing_between_two_steps() -> None:
+    bell = Bell()
+    nothing = EventsReply(after=9, applied=("newest_first",))
+    link: Any = Log(newest(7, 9), nothing, newest(40, 41))
+    link.bus = SimpleNamespace(nc=bell)
+
+    async def read() -> None:
+        sequences = newest_sequences(link, "ns", after=5)
+        assert await anext(sequences) == 7
+        assert not bell.handlers
+        bell.listened.clear()
+        step = asyncio.ensure_future(anext(sequences))
+        await bell.listened.wait()
+        bell.ring()
+        assert await step == 40
+        assert not bell.handlers
+        await sequences.aclose()
+
+    asyncio.run(read())
+    assert [(query.after, query.limit) for query in link.asked] == [(5, 1), (9, 1), (9, 1)]
+    assert all(query.newest_first for query in link.asked)

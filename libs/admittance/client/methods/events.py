@@ -13,7 +13,7 @@ from admittance.client.arguments.checked import at_least, checked_methods
 from admittance.client.calls import Calls, Stream
 from admittance.client.errors import BadInput
 from admittance.client.requests.link import Link
-from admittance.client.requests.workloads import facts, history
+from admittance.client.requests.workloads import facts, history, news
 from admittance.events.requests.history import EventsReply, LogEntry
 
 
@@ -95,3 +95,21 @@ class EventMethods:
             return await facts.newest_facts(
                 link, space, name, before=before, since=since, narrowed=narrowed, limit=limit
             )
+
+    def newest_sequences(
+        self, *, after: int = 0, namespace: str | None = None, all_namespaces: bool = False
+    ) -> Stream[int]:
+        """The sequence of the newest fact of the log: the first item says which it is now (0: there
+        is none), each further one that there are newer facts. Programs that ask for something else
+        after a change take this in place of `events`: each step costs one request, however many
+        facts there are, and nothing is received between two steps.
+
+        ``after``: facts up to this sequence are not looked for, as if it were the newest.
+        """
+
+        def sequences(link: Link) -> AsyncGenerator[int]:
+            at_least(0, after=after)
+            space = opening.scope_of(namespace, link.namespace, all_namespaces=all_namespaces)
+            return news.newest_sequences(link, space, after=after)
+
+        return self._calls.stream(sequences)

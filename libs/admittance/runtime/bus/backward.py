@@ -55,7 +55,8 @@ async def read_backward(
     messages: list[StoredMessage] = []
     unfiltered = UNFILTERED_READS if len(filters) <= FILTERS_MAX else 0
     patterns = [pattern.split(".") for pattern in filters]
-    end, width, size = before, max(limit, WIDTH), 0
+    width = limit if tuple(filters) == EVERYTHING else max(limit, WIDTH)
+    end, size = before, 0
     for read in range(READS_MAX):
         if end <= after + 1 or len(messages) >= limit or size >= bytes_max:
             break

@@ -71,19 +71,22 @@ async def newest_facts(
     namespace: str | None,
     workload: str | None,
     *,
+    after: int = 0,
     before: int = 0,
     since: datetime | None = None,
     narrowed: Narrowing = ALL_FACTS,
     also: tuple[str, ...] = (),
     limit: int = NEWEST_MAX,
 ) -> EventsReply:
-    """The newest facts, the newest first, in one answer: at most ``limit``, before the sequence
-    ``before``; 0: the newest of all. `EventsReply.before` is where the next question goes on."""
+    """The newest facts, the newest first, in one answer: at most ``limit``, after the sequence
+    ``after`` and before ``before``; 0: the newest of all. `EventsReply.before` is where the next
+    question goes on."""
     query = Events(
         workload=workload or "",
         also=also,
         family=workload is not None and not also,
         newest_first=True,
+        after=after,
         before=before,
         since=since,
         limit=limit,

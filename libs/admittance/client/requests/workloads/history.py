@@ -30,21 +30,20 @@ from admittance.client.requests.workloads.families import (
     rules_for,
     tags_of,
 )
+from admittance.client.requests.workloads.news import (
+    AGAIN_SECONDS,
+    GATHER_SECONDS,
+    notify_of_facts,
+)
 from admittance.events import codec, reasons
-from admittance.events.names import plain, token
+from admittance.events.names import plain
 from admittance.events.requests.history import Events, EventsReply, LogEntry, Logs, LogsReply
-from admittance.events.subjects import USER_FACTS
 from admittance.runtime import clock
 from admittance.workload.conditions import Type, is_true
 from admittance.workload.phase import Phase, phase
 from admittance.workload.stored import StoredWorkload, head
 
 PAGE: Final = 500
-GATHER_SECONDS: Final = 0.05
-"""Seconds within which facts are gathered for one request, because facts come in bursts."""
-AGAIN_SECONDS: Final = 5.0
-"""Seconds between two readings of the log without a notification, in case a broken connection lost
-one."""
 
 
 async def no_names() -> tuple[str, ...]:
@@ -93,7 +92,7 @@ async def facts_about(
             names = await (also or no_names)()
             if follow:
                 for name in {workload, *names, *told} - subscribed:
-                    subscriptions += await _notify_of_facts(link, namespace, name, news)
+                    subscriptions += await notify_of_facts(link, namespace, name, news)
                     subscribed.add(name)
             query = Events(
                 workload=workload or "",
@@ -244,28 +243,6 @@ class RemovedEvents:
             f"from before {stamp(self.until)} were removed to keep the log below ADMIT_LOG_BYTES; "
             "`admit usage` has their sums"
         )
-
-
-async def _notify_of_facts(
-    link: Link, namespace: str | None, workload: str | None, news: asyncio.Event
-) -> list[Any]:
-    """Sets ``news`` whenever a fact of the workload is published. The fact is then read from the
-    log by its sequence, so that no fact is lost or shown twice. Returns the subscriptions."""
-    where = "*" if namespace is None else token(namespace)
-    name = "*" if workload is None else token(workload)
-
-    def on_message(_subject: bytes, _reply: bytes, _data: bytes, _headers: bytes) -> None:
-        news.set()
-
-    return [
-        await link.bus.nc.listen(subject, on_message)
-        for subject in (
-            f"admit.workload.*.{where}.{name}",
-            f"admit.check.*.*.{where}.{name}",
-            f"admit.provisioning.*.*.{where}.{name}",
-            f"{USER_FACTS}*.*.{where}.{name}",
-        )
-    ]
 
 
 # The output of pods. --------------------------------------------------------------------
