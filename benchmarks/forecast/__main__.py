@@ -20,7 +20,7 @@ from pathlib import Path
 
 from admittance.forecast.arrivals import Arrivals
 from admittance.forecast.forecast import Memory, Rows, forecast
-from admittance.forecast.play import QueueRules
+from admittance.forecast.played import QueueRules
 from admittance.forecast.rows import Holding, Source, Waiting
 from admittance.forecast.run_times import RunTimes
 from admittance.quota.cell import Quota

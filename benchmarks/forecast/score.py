@@ -15,12 +15,14 @@ from typing import Final, NamedTuple, TypeAlias
 from admittance.bench.generator import BenchPlan
 from admittance.forecast.arrivals import Arrivals
 from admittance.forecast.forecast import Memory, Rows, forecast
-from admittance.forecast.play import QueueRules, play
+from admittance.forecast.play import play
+from admittance.forecast.played import QueueRules
 from admittance.forecast.rows import Holding, Key, Need, Waiting
 from admittance.forecast.run_times import RunTimes
 from admittance.forecast.widening import Interval
 from admittance.quota.cell import Quota
 from admittance.quota.tree import Tree
+from admittance.scheduling.state.flavor_plan import NO_PREEMPTION, Policy
 
 from .days import COHORT, DAY, DAYS, Day, Life, lives
 
@@ -129,7 +131,10 @@ def rows_at(now: float, past: Sequence[Life], plan: BenchPlan) -> Rows:
     """The tree at a moment."""
     tree = Tree()
     rules = {
-        queue.name: QueueRules(tree.set_queue(queue.name, COHORT, {CPU: Quota(queue.nominal)}))
+        queue.name: QueueRules(
+            tree.set_queue(queue.name, COHORT, {CPU: Quota(queue.nominal)}),
+            policy=Policy(queue.within) if queue.within != "Never" else NO_PREEMPTION,
+        )
         for queue in plan.queues
     }
     waiting, holding = [], []
@@ -139,7 +144,10 @@ def rows_at(now: float, past: Sequence[Life], plan: BenchPlan) -> Rows:
         elif (since := life.holds(now)) is not None:
             source, need = life.job.source, need_of(life)
             rules[source.queue].node.cell(CPU).charge(need[0][1])
-            held = Holding(key_of(life), source.queue, need, since, source, life.job.limit)
+            held = Holding(
+                *(key_of(life), source.queue, need, since, source, life.job.limit),
+                again=waiting_of(life),
+            )
             holding.append(held)
     return Rows(rules, waiting, holding)
 

@@ -22,7 +22,7 @@ from admittance.events.stored.formats import (
 )
 from admittance.events.stored.machines import OF_RUNNERS
 from admittance.events.system import Epoch, ObjectApplied
-from admittance.forecast.kept_errors import decode_errors
+from admittance.forecast.widening import decode_errors
 from admittance.placement.machines.known_runners import KnownRunners
 from admittance.providers.builtin import installation_key
 from admittance.providers.status_store import read_status

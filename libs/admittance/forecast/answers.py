@@ -31,8 +31,9 @@ class Forecasts:
     """The forecast of one tree, made at ``made_at``: the interval of each start from then on.
     ``after``: the workloads that free the quota for the start, where these are known. ``holding``:
     what held quota then. ``broken``: workloads that are left out, because their data raise an
-    exception; ``failed``: the whole tree has no forecast for such a reason. ``words``: the basis,
-    by ClusterQueue and namespace, filled when it is asked for."""
+    exception; ``failed``: the whole tree has no forecast for such a reason. ``played``: what was
+    played beside quota, in words. ``words``: the basis, by ClusterQueue and namespace, filled when
+    it is asked for."""
 
     made_at: float
     starts: Mapping[Key, Interval]
@@ -40,6 +41,7 @@ class Forecasts:
     after: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
     broken: Collection[Key] = ()
     failed: bool = False
+    played: str = ""
     words: dict[tuple[str, str], str] = field(default_factory=dict)
     _why_not_found: str | None = None
 

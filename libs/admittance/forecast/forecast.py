@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from admittance.forecast.arrivals import Arrivals
-from admittance.forecast.play import QueueRules, play
+from admittance.forecast.play import play
+from admittance.forecast.played import QueueRules
 from admittance.forecast.rows import Holding, Key, Waiting
 from admittance.forecast.run_times import Chance, Running, RunTimes, Sample
 from admittance.forecast.widening import Interval, Widening, quantiles
@@ -37,12 +38,15 @@ HORIZON: Final = 4 * 86_400.0
 class Rows(NamedTuple):
     """A tree now. ``queues``: by name; their cells have the usage of all in ``holding``.
     ``persons``: those that arrivals of a user in a queue count for, of the users with a workload
-    now."""
+    now. ``strategies``: those of preemption with fair sharing; None: it is off.
+    ``migrates``: better variants wait to take over the jobs of their families."""
 
     queues: Mapping[str, QueueRules]
     waiting: Sequence[Waiting]
     holding: Sequence[Holding]
     persons: Mapping[tuple[str, str], tuple[Person, ...]] = MappingProxyType({})
+    strategies: tuple[str, ...] | None = None
+    migrates: bool = False
 
 
 @dataclass(slots=True)
@@ -140,7 +144,7 @@ def _play(
     causes: dict[Key, tuple[Key, ...]],
 ) -> dict[Key, float]:
     sample = Sample(memory.run_times, running, chance)
-    ends = [(at, held) for held in rows.holding if (at := end_of(held, sample, now)) < inf]
+    ends = [(end_of(held, sample, now), held) for held in rows.holding]
     until = now + HORIZON
     return play(
         rows.queues,
@@ -148,6 +152,7 @@ def _play(
         ends,
         partial(run_time_of, sample=sample),
         now,
+        strategies=rows.strategies,
         arrivals=_arrivals(rows, memory, now, until, chance),
         until=until,
         causes=causes,
@@ -171,6 +176,8 @@ def run_time_of(job: Waiting, sample: Sample) -> float:
 
 def end_of(held: Holding, sample: Sample, now: float) -> float:
     """Draws when a workload ends that holds quota; infinite: nothing is known."""
+    if held.is_leaving:
+        return now
     elapsed = max(0.0, now - held.since)
     if held.is_checked:
         seconds = sample.draw(held.source, held.limit)

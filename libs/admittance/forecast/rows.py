@@ -45,7 +45,8 @@ class Waiting(NamedTuple):
 
 class Holding(NamedTuple):
     """A workload that holds quota. ``since``: when its run began, or when it reserved quota.
-    ``is_checked``: its checks are not over, so its run has not begun."""
+    ``is_checked``: its checks are not over, so its run has not begun. ``is_leaving``: it is being
+    evicted. ``again``: the workload as it waits again after an eviction; None: it does not."""
 
     key: Key
     queue: str
@@ -55,3 +56,5 @@ class Holding(NamedTuple):
     limit: float | None = None
     persons: tuple[Person, ...] = ()
     is_checked: bool = False
+    is_leaving: bool = False
+    again: Waiting | None = None

@@ -10,38 +10,49 @@ from typing import Any, Final
 
 import msgspec
 
+from admittance.api.checks import MACHINES_CONTROLLER
 from admittance.api.fields.units import BadQuantity
+from admittance.events import reasons
 from admittance.forecast.arrivals import DAY, DAYS, Arrivals
+from admittance.forecast.choices import FlavorChoices, fits_ever
 from admittance.forecast.forecast import Memory, Rows
 from admittance.forecast.past_runs import PastRun, source_of
-from admittance.forecast.play import QueueRules
-from admittance.forecast.rows import Holding, Key, Need, Source, Waiting
+from admittance.forecast.played import QueueRules
+from admittance.forecast.rows import Holding, Key, Source, Waiting
 from admittance.forecast.run_times import RunTimes
 from admittance.forecast.widening import Widening
-from admittance.quota.cell import potential
 from admittance.quota.tree import Node
 from admittance.scheduling.configuration_updates import apply_object
-from admittance.scheduling.cycle.flavor_assigner import examine
+from admittance.scheduling.cycle.promises import job_of
+from admittance.scheduling.families import admitted_name, desired_states, why_busy
 from admittance.scheduling.state.config import Config
 from admittance.scheduling.state.flavor_plan import FlavorPlan
 from admittance.scheduling.state.held.person_limits import Person
-from admittance.scheduling.state.requests import RequestShape
 from admittance.scheduling.state.scheduler_state import SchedulerState
-from admittance.scheduling.state.workload_info import Domain, Queue, WorkloadInfo
+from admittance.scheduling.state.workload_info import Domain, FamilyInfo, Queue, WorkloadInfo
 from admittance.scheduling.workload_updates import apply_workload
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.quota_release import reserved_at
 from admittance.workload.scripts import script_of
-from admittance.workload.stored import StoredWorkload, head
-
-Choices = tuple[tuple[Need, ...], ...]
-SHAPES_MAX: Final = 8_192
-"""For how many shapes of a queue the choices of flavors are kept."""
+from admittance.workload.stored import PARENT, StoredWorkload, head
 
 NOT_WAITING: Final = "it does not compete for quota now"
 INACTIVE: Final = "its queue does not admit workloads now"
-FAMILY: Final = "it has variants, which the forecast does not play"
-FAIR_SHARING: Final = "fair sharing orders its queue, which the forecast does not play"
+VARIANT: Final = "it is a variant: ask about its parent, which starts with the first of them"
+MIGRATION: Final = (
+    "its family has quota, and the forecast does not play when a better variant takes over"
+)
+FAMILY: Final = (
+    "variants of its family do not wait now, and the forecast does not play when they begin"
+)
+USAGE: Final = (
+    "its cohort tree is ordered by the past usage of LocalQueues or users, which the forecast does "
+    "not play"
+)
+PLAN: Final = (
+    "a reservation in its cohort tree shares quota with workloads that it plans to preempt: it is "
+    "known when they have stopped"
+)
 TOO_LARGE: Final = "no flavor of its queue has so much quota"
 
 
@@ -65,7 +76,7 @@ class Tracked:
         self._config = config
         self._state = SchedulerState(config)
         self._seen: dict[Key, _Seen] = {}
-        self._choices: dict[str, tuple[FlavorPlan, dict[RequestShape, Choices | None]]] = {}
+        self._choices = FlavorChoices(config)
         self._memories: dict[str, Memory] = {}
         self._widenings = {} if widenings is None else widenings
         self.run_times = RunTimes()
@@ -93,8 +104,9 @@ class Tracked:
         if known is None or known.uid != stored.metadata.uid:
             known = self._seen[key] = _Seen(stored.metadata.uid, self._source(stored))
             self._note_arrival(key, stored, known.source, now)
-        if not known.is_counted and is_true(stored, Type.FINISHED):
-            # A finished workload may be stored again, and counts once.
+        if not known.is_counted and is_true(stored, Type.FINISHED) and head(stored).role != PARENT:
+            # A finished workload may be stored again, and counts once. Of a family the variants
+            # count, as in the log.
             known.is_counted = True
             self._note_end(stored, known.source)
 
@@ -124,7 +136,7 @@ class Tracked:
             needs = self._state.shapes.needs(stored.spec)
         except (msgspec.MsgspecError, BadQuantity):
             return
-        choices = self._choices_of(queue, needs.shape)
+        choices = self._choices.of_shape(queue, needs.shape)
         if choices is not None:
             self.arrivals.add(
                 Waiting(
@@ -213,28 +225,49 @@ class Tracked:
         queue = None if workload is None else workload.queue
         if workload is None or queue is None:
             return NOT_WAITING
-        if workload.family is not None:
-            return FAMILY
-        if workload.inadmissible is not None:
+        if workload.is_variant:
+            return VARIANT
+        if workload.inadmissible is not None and not _is_held_back(workload):
             return workload.inadmissible.message or NOT_WAITING
         if not queue.activity.active or queue.in_cycle:
             return INACTIVE
-        if queue.domain is not None and self._is_shared(queue.domain):
-            return FAIR_SHARING
+        if queue.domain is not None and (why := self._why_not_played(queue.domain)):
+            return why
+        if workload.family is not None and (why := self._why_no_family(queue, workload.family)):
+            return why
         if not self._can_fit(queue, workload):
             return TOO_LARGE
         return ""
 
-    def _is_shared(self, domain: Domain) -> bool:
-        fair = self._config.fair_sharing is not None
-        return fair or any(queue.lanes is not None for queue in domain.queues)
+    def _why_not_played(self, domain: Domain) -> str:
+        """Why no start in the cohort tree can be known; "": it can."""
+        if any(queue.lanes is not None for queue in domain.queues):
+            return USAGE
+        return PLAN if domain.plan_quotas else ""
+
+    def _why_no_family(self, queue: Queue, family: FamilyInfo) -> str:
+        """Why the start of a family that waits cannot be known; "": it can."""
+        if family.state is None or why_busy(family) or admitted_name(family):
+            return MIGRATION
+        desired = desired_states(self._state, queue, family)
+        waits = [
+            variant.key[1] in desired and desired[variant.key[1]].active and info.active
+            for variant, info in family.variants.items()
+        ]
+        if not all(waits) or any(tag not in self._tags(family) for tag in queue.tags):
+            return FAMILY
+        return ""
+
+    @staticmethod
+    def _tags(family: FamilyInfo) -> set[str]:
+        return {info.tag for info in family.variants.values()}
 
     def rows(self, name: str, errors: dict[Key, Exception] | None = None) -> Rows | None:
         """The tree with this name now; None: it does not exist, or its order cannot be played.
         ``errors``: gets the exceptions of workloads that have no row, because their data raise
         one."""
         domain = self._state.domains.get(name)
-        if domain is None or self._is_shared(domain):
+        if domain is None or self._why_not_played(domain):
             return None
         failed = {} if errors is None else errors
         rules: dict[str, QueueRules] = {}
@@ -243,13 +276,47 @@ class Tracked:
         for queue in domain.queues:
             if queue.node is None or queue.plan is None:
                 continue
-            rules[queue.name] = QueueRules(queue.node, queue.strict, queue.plan.borrow_next)
+            rules[queue.name] = self._rules(queue, queue.node, queue.plan)
             holding += self._holding(queue, failed)
             if queue.activity.active and not queue.in_cycle:
                 waiting += self._waiting(queue, queue.node, failed)
         persons = {(row.queue, row.source.user): row.persons for row in holding if row.persons}
         persons |= {(row.queue, row.source.user): row.persons for row in waiting if row.persons}
-        return Rows(rules, waiting, holding, persons)
+        fair = self._config.fair_sharing
+        return Rows(
+            rules,
+            waiting,
+            holding,
+            persons,
+            strategies=None if fair is None else fair.strategies,
+            migrates=any(
+                variant.is_variant and variant.family and variant.family.admitted() is not None
+                for queue in domain.queues
+                if queue.variants
+                for variant in queue.waiting()
+            ),
+        )
+
+    def _rules(self, queue: Queue, node: Node, plan: FlavorPlan) -> QueueRules:
+        young = self._state.min_runs.of(queue.name, "")
+        checks = (
+            controller
+            for group in plan.groups.values()
+            for option in group.options
+            for controller, _ in option.checks
+        )
+        return QueueRules(
+            node,
+            strict=queue.strict,
+            tries_next=plan.borrow_next,
+            policy=plan.policy,
+            preempts_first=not plan.preempt_next,
+            borrow_preempts=plan.borrow_preempts,
+            spared=young.least.total_seconds() if young and young.is_required else 0.0,
+            backfill=queue.backfill,
+            begins_at_once=all(controller == MACHINES_CONTROLLER for controller in checks),
+            is_active=queue.activity.active,
+        )
 
     def _holding(self, queue: Queue, errors: dict[Key, Exception]) -> Iterator[Holding]:
         for workload in queue.holding:
@@ -272,13 +339,23 @@ class Tracked:
             tuple((cell.fr, amount) for cell, amount in charge.cells),
             since.timestamp(),
             self.source_of(workload.key),
-            workload.seconds_left,
+            job_of(workload).seconds_left,
             _persons_of(queue, workload),
             is_checked=workload.admitted_at is None,
+            is_leaving=workload.is_leaving,
+            again=self._again(queue, workload),
         )
 
+    def _again(self, queue: Queue, workload: WorkloadInfo) -> Waiting | None:
+        """A workload with quota, as it waits again after a preemption; None: it does not."""
+        if queue.node is None or (workload.is_leaving and workload.preempted_by is None):
+            return None
+        return self._waiting_row(queue, queue.node, workload)
+
     def _waiting(self, queue: Queue, node: Node, errors: dict[Key, Exception]) -> Iterator[Waiting]:
-        for workload in (each for cls in queue.classes.values() for each in cls.waiting()):
+        for workload in queue.waiting():
+            if workload.is_variant or (workload.inadmissible and not _is_held_back(workload)):
+                continue
             try:
                 row = self._waiting_row(queue, node, workload)
             except Exception as error:
@@ -288,10 +365,13 @@ class Tracked:
                     yield row
 
     def _waiting_row(self, queue: Queue, node: Node, workload: WorkloadInfo) -> Waiting | None:
-        if workload.family is not None or workload.shape is None or workload.queued_at is None:
+        if workload.is_variant or workload.shape is None or workload.queued_at is None:
             return None
-        choices = self._choices_of(queue, workload.shape)
-        if choices is None or not (queue.strict or _fits_ever(node, choices)):
+        family = workload.family
+        if family is not None and self._why_no_family(queue, family):
+            return None
+        choices = self._choices.of_workload(queue, workload)
+        if choices is None or not (queue.strict or fits_ever(node, choices)):
             return None
         return Waiting(
             workload.key,
@@ -310,52 +390,17 @@ class Tracked:
         return Source("") if known is None else known.source
 
     def _can_fit(self, queue: Queue, workload: WorkloadInfo) -> bool:
-        if queue.node is None or workload.shape is None:
+        if queue.node is None:
             return False
-        choices = self._choices_of(queue, workload.shape)
-        return choices is not None and _fits_ever(queue.node, choices)
+        choices = self._choices.of_workload(queue, workload)
+        return choices is not None and fits_ever(queue.node, choices)
 
-    def _choices_of(self, queue: Queue, shape: RequestShape) -> Choices | None:
-        """For each pod set and resource group the needs of the flavors that the shape may use;
-        None: no flavor may be used for one of them."""
-        plan = queue.plan
-        if plan is None:
-            return None
-        known = self._choices.get(queue.name)
-        if known is None or known[0] is not plan or len(known[1]) >= SHAPES_MAX:
-            known = self._choices[queue.name] = (plan, {})
-        if shape not in known[1]:
-            known[1][shape] = _choices(plan, shape, self._config)
-        return known[1][shape]
+
+def _is_held_back(workload: WorkloadInfo) -> bool:
+    """Whether the workload waits for a promised start only, which is played."""
+    alone = workload.inadmissible
+    return alone is not None and alone.reason == reasons.WAITING_FOR_PROMISED_START
 
 
 def _persons_of(queue: Queue, workload: WorkloadInfo) -> tuple[Person, ...]:
     return () if queue.limits is None else queue.limits.persons_of(workload)
-
-
-def _choices(plan: FlavorPlan, shape: RequestShape, config: Config) -> Choices | None:
-    groups: dict[tuple[str, int], list[Need]] = {}
-    for offer in examine(plan, shape):
-        resource = offer.amounts[0][0]
-        needs = groups.setdefault((offer.pod_set, plan.groups[resource].at), [])
-        if offer.rooms:
-            cells = offer.option.cells
-            needs.append(tuple((cells[name].fr, amount) for name, amount in offer.amounts))
-    undeclared = any(
-        amount and resource not in plan.groups
-        for amounts in shape.totals
-        for resource, amount in amounts
-    )
-    if undeclared and config.quota_check_strategy != "IgnoreUndeclared":
-        return None
-    if not all(groups.values()):
-        return None
-    return tuple(tuple(needs) for needs in groups.values())
-
-
-def _fits_ever(node: Node, choices: Choices) -> bool:
-    """Whether each group has a flavor with enough quota in an empty tree."""
-    return all(
-        any(all(amount <= potential(node.cell(fr)) for fr, amount in need) for need in needs)
-        for needs in choices
-    )

@@ -1,10 +1,15 @@
-"""Widens intervals by the errors of earlier forecasts (split conformal prediction)."""
+"""Widens intervals by the errors of earlier forecasts (split conformal prediction). The errors are
+stored, so that the next process begins with them."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
+
+import msgspec
+
+from admittance.events.reader import Reader
 
 ERRORS: Final = 1000
 """How many earlier forecasts count."""
@@ -14,6 +19,10 @@ UNKNOWN_FACTOR: Final = 2.0
 TAIL: Final = 0.05
 """The share of earlier starts outside the interval, on each side. It is less than a tenth, since
 starts that lie close together have the same cause: the next ones differ more than the last."""
+ERRORS_KEPT: Final = 300
+"""How many errors of a tree are stored: the last ones."""
+TREES_KEPT: Final = 100
+"""How many trees are stored: those with the most errors."""
 HALF_MINUTE: Final = 30.0
 PART: Final = 0.05
 
@@ -91,3 +100,29 @@ def _sides(ordered: list[float]) -> tuple[float, float]:
         return UNKNOWN_FACTOR, UNKNOWN_FACTOR
     outside = max(0, int((count + 1) * TAIL) - 1)
     return max(1.0, -ordered[outside]), max(1.0, ordered[-1 - outside])
+
+
+class KeptErrors(msgspec.Struct, frozen=True, kw_only=True):
+    """``trees``: the errors of each cohort tree in half widths, the last one at the end."""
+
+    trees: dict[str, list[float]] = msgspec.field(default_factory=dict)
+
+
+_decode: Final = Reader(KeptErrors)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def encode_errors(widenings: Mapping[str, Widening]) -> bytes:
+    """The errors of all trees, about 2 kB of each."""
+    known = sorted(widenings, key=lambda tree: (-len(widenings[tree].errors), tree))
+    trees = {
+        tree: [round(error, 2) for error in widenings[tree].errors[-ERRORS_KEPT:]]
+        for tree in known[:TREES_KEPT]
+        if widenings[tree].errors
+    }
+    return _encode(KeptErrors(trees=trees))
+
+
+def decode_errors(data: bytes) -> dict[str, Widening]:
+    """The stored errors by tree. Raises Unreadable."""
+    return {tree: Widening(errors) for tree, errors in _decode(data).trees.items()}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from admittance.forecast.forecast import HORIZON
+from admittance.forecast.forecast import HORIZON, Rows
 from admittance.forecast.rows import Holding, Source
 from admittance.forecast.run_times import Basis, RunTimes, levels
+from admittance.scheduling.state.flavor_plan import NO_PREEMPTION
 
 FROM_LIMITS = "from declared limits alone: no run of such a workload has ended yet"
 
@@ -49,6 +50,22 @@ def basis_of(
     others = len(counted) - 1
     more = f" and {others} other group{'s' * (others != 1)} of runs" if others else ""
     return f"from {first}{more}"
+
+
+def played_words(rows: Rows) -> str:
+    """What the forecast of a tree played beside quota and the order of queues, and what it did not
+    play; "": quota and order were all there was. Such as ``, with preemption and backfill``."""
+    queues = rows.queues.values()
+    names = {
+        "preemption": any(rules.policy is not NO_PREEMPTION for rules in queues),
+        "fair sharing": rows.strategies is not None,
+        "backfill": any(rules.backfill for rules in queues),
+    }
+    played = [name for name, is_used in names.items() if is_used]
+    most, last = ", ".join(played[:-1]), played[-1:]
+    words = " and ".join(each for each in (most, *last) if each)
+    without = ", without migrations of variants" if rows.migrates else ""
+    return (f", with {words}" if words else "") + without
 
 
 def why_not_found(holding: Iterable[Holding], run_times: RunTimes) -> str:

@@ -10,8 +10,7 @@ import structlog
 
 from admittance.events.reader import SetAside, Unreadable
 from admittance.events.subjects import CLAIMS, FORECAST_ERRORS
-from admittance.forecast.kept_errors import decode_errors, encode_errors
-from admittance.forecast.widening import Widening
+from admittance.forecast.widening import Widening, decode_errors, encode_errors
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import get_directly, put_message
 from admittance.runtime.bus.bus import Bus

@@ -36,7 +36,7 @@ from admittance.forecast.past_runs import PastRun
 from admittance.forecast.rows import Key
 from admittance.forecast.tracked import NOT_WAITING, Tracked
 from admittance.forecast.widening import Widening
-from admittance.forecast.words import basis_of
+from admittance.forecast.words import basis_of, played_words
 from admittance.forecast_service.forecast_metrics import ForecastMetrics
 from admittance.forecast_service.kept_errors import KeptErrorsStore
 from admittance.forecast_service.past_runs import read_past_runs
@@ -236,7 +236,10 @@ class ForecastService:
         self.metrics.plays.add(())
         self.metrics.cpu.add((), seconds)
         broken = frozenset(errors)
-        return Forecasts(now, found.starts, rows.holding, found.after, broken), seconds
+        made = Forecasts(
+            now, found.starts, rows.holding, found.after, broken, played=played_words(rows)
+        )
+        return made, seconds
 
     async def _in_thread(self, play: Callable[[], Found]) -> tuple[Found, float]:
         loop = asyncio.get_running_loop()
@@ -331,6 +334,7 @@ def _start(tracked: Tracked, made: Forecasts, key: Key) -> StartForecast | None:
     words = made.words.get((queue, namespace))
     if words is None:
         words = basis_of(tracked.source_of(key), made.holding, tracked.run_times, queue, namespace)
+        words += made.played
         if made.holding:
             made.words[queue, namespace] = words
     p10, p50, p90 = (

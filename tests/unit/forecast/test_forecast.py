@@ -11,7 +11,7 @@ import pytest
 
 from admittance.forecast.arrivals import ARRIVAL, Arrivals
 from admittance.forecast.forecast import HORIZON, KEPT, Memory, Rows, forecast, samples_of
-from admittance.forecast.play import QueueRules
+from admittance.forecast.played import QueueRules
 from admittance.forecast.rows import Holding, Key, Source, Waiting
 from admittance.forecast.run_times import RunTimes
 from admittance.quota.cell import Quota

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from admittance.forecast.play import QueueRules, play
+from admittance.forecast.play import play
+from admittance.forecast.played import QueueRules
 from admittance.forecast.rows import Holding, Need, Source, Waiting
 from admittance.quota.cell import Quota
 from admittance.quota.tree import Tree

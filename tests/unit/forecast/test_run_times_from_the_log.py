@@ -12,15 +12,15 @@ from admittance.api.arrays import ARRAY_LABEL, INDEX_LABEL
 from admittance.events.facts import QuotaReleased
 from admittance.events.reader import Unreadable
 from admittance.events.shapes import Admission
-from admittance.forecast.kept_errors import (
+from admittance.forecast.past_runs import PastRun, past_run
+from admittance.forecast.rows import Source
+from admittance.forecast.widening import (
     ERRORS_KEPT,
     TREES_KEPT,
+    Widening,
     decode_errors,
     encode_errors,
 )
-from admittance.forecast.past_runs import PastRun, past_run
-from admittance.forecast.rows import Source
-from admittance.forecast.widening import Widening
 from support.builders import NOON
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from math import inf
 from typing import Any
 
@@ -12,47 +11,18 @@ from admittance.forecast.forecast import HORIZON
 from admittance.forecast.past_runs import PastRun
 from admittance.forecast.rows import Key, Source
 from admittance.forecast.tracked import (
-    FAIR_SHARING,
     INACTIVE,
     NOT_WAITING,
     TOO_LARGE,
-    Tracked,
+    USAGE,
 )
 from admittance.forecast.widening import Interval
-from admittance.scheduling.state.config import CohortFairSharing, Config
-from admittance.workload.bucket_reader import names_of
-from admittance.workload.stored import StoredWorkload
+from admittance.scheduling.state.config import CohortFairSharing, Config, UsageFairSharing
 from support.builders import NOON
-from support.cores.stepped_scheduler import SteppedScheduler, groups, quota
+from support.cores.followed_scheduler import FollowedScheduler
+from support.cores.stepped_scheduler import groups, quota
 
 CPU = ("default", "cpu")
-
-
-class FollowedScheduler(SteppedScheduler):
-    """A system of which every write is tracked."""
-
-    def __init__(self, config: Config | None = None) -> None:
-        since = NOON.timestamp() - 3600
-        self.tracked = Tracked(config or Config(), since)
-        super().__init__(config)
-
-    def put(self, kind: str, name: str, spec: Any = None, namespace: str = "", **more: Any) -> None:
-        super().put(kind, name, spec, namespace, **more)
-        known = self.object_at(kind, name, namespace)
-        assert known is not None
-        self.tracked.apply_object(kind, namespace, name, known.object, known.revision)
-
-    def saw(self, key: str, before: StoredWorkload | None, after: StoredWorkload | None) -> None:
-        super().saw(key, before, after)
-        self.tracked.apply_workload(names_of(key), after, self.revision, self.now)
-
-    def run(self, name: str, seconds: float, command: tuple[str, ...] = ()) -> None:
-        """Submits a workload, which gets quota at once and ends after so many seconds."""
-        pod = {"containers": [{"command": command, "resources": {"requests": {"cpu": "1"}}}]}
-        self.submit(name, "a", pod=pod)
-        assert self.settle() == [name]
-        self.now += timedelta(seconds=seconds)
-        self.finish(name)
 
 
 def system(config: Config | None = None, **spec: Any) -> FollowedScheduler:
@@ -198,8 +168,13 @@ def test_a_workload_without_a_row_does_not_hide_the_others(monkeypatch: pytest.M
         pytest.param({}, {}, "1", "", id="a workload that can start"),
         pytest.param({}, {}, "3", TOO_LARGE, id="more than the quota"),
         pytest.param({}, {"stopPolicy": "Hold"}, "1", INACTIVE, id="a stopped queue"),
+        pytest.param({"fair_sharing": CohortFairSharing()}, {}, "1", "", id="fair sharing"),
         pytest.param(
-            {"fair_sharing": CohortFairSharing()}, {}, "1", FAIR_SHARING, id="fair sharing"
+            {"admission_fair_sharing": UsageFairSharing()},
+            {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}},
+            "1",
+            USAGE,
+            id="an order by past usage",
         ),
         pytest.param({}, {"perUser": {"cpu": 1}}, "1", "", id="a limit of users"),
     ],

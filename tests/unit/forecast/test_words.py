@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
+from admittance.forecast.forecast import Rows
+from admittance.forecast.played import QueueRules
 from admittance.forecast.rows import Holding, Source
 from admittance.forecast.run_times import RunTimes
-from admittance.forecast.words import FROM_LIMITS, basis_of, why_not_found
+from admittance.forecast.words import FROM_LIMITS, basis_of, played_words, why_not_found
+from admittance.quota.tree import Tree
+from admittance.scheduling.state.flavor_plan import Policy
 from admittance.workload.scripts import script_of, script_of_command
 
 ADA = Source("q", "ada", "train.py")
@@ -102,3 +107,26 @@ def test_the_script_of_a_spec_is_that_of_its_first_container() -> None:
     assert script_of(json.dumps(spec).encode()) == "train.py"
     assert script_of(b'{"podSets": []}') == ""
     assert script_of(b'{"podSets": 5}') == ""
+
+
+PREEMPTS = {"policy": Policy("LowerPriority")}
+
+
+@pytest.mark.parametrize(
+    ("rules", "tree", "words"),
+    [
+        pytest.param({}, {}, "", id="quota alone"),
+        pytest.param(PREEMPTS, {}, ", with preemption", id="one"),
+        pytest.param(
+            {**PREEMPTS, "backfill": True},
+            {"strategies": (), "migrates": True},
+            ", with preemption, fair sharing and backfill, without migrations of variants",
+            id="all",
+        ),
+    ],
+)
+def test_the_basis_names_what_was_played(
+    rules: dict[str, Any], tree: dict[str, Any], words: str
+) -> None:
+    queue = QueueRules(Tree().set_queue("q", "", {}), **rules)
+    assert played_words(Rows({"q": queue}, (), (), **tree)) == words
