@@ -24,6 +24,7 @@ from admittance.timers.schedules import (
     WantedSchedule,
     WantedSchedules,
 )
+from admittance.workload.due_times import marks_of
 from admittance.workload.limits import Limits
 from admittance.workload.stored import StoredWorkload
 from admittance.workload.transition_context import CheckRules
@@ -81,6 +82,7 @@ class Schedules:
 
     def __init__(self, limits: Limits) -> None:
         self.wanted = WantedSchedules(limits)
+        self._marks = marks_of(limits)
         self.has_compared = False
         """Whether `compare` was called once, so that `orders` may return orders."""
         self._slots: dict[TimerSlot, _SlotState] = {}
@@ -91,6 +93,11 @@ class Schedules:
         self._touched: set[TimerSlot] | None = None
 
     # What changes. ------------------------------------------------------------------
+
+    def may_wait(self, value: bytes) -> bool:
+        """Whether the stored workload may need a schedule, now or after a change of a check. Of
+        other workloads `apply` need not get the decoded value: they may count as deleted."""
+        return any(mark in value for mark in self._marks)
 
     def apply(
         self, key: str, workload: StoredWorkload | None, revision: int, now: datetime

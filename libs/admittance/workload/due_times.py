@@ -7,12 +7,15 @@ changes nothing. docs/spec/lifecycle.md#1.4, #3.2, #6.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
+from admittance.api.validation.pods_ready import WAIT_FOR_PODS_READY
 from admittance.events import reasons
 from admittance.workload.conditions import Type, find, find_false
-from admittance.workload.limits import pods_ready_limits
+from admittance.workload.limits import Limits, pods_ready_limits
 from admittance.workload.phase import Phase, is_stopping, phase
 from admittance.workload.stored import VARIANT, StoredWorkload, head
 from admittance.workload.transition_context import TimeRules
@@ -39,6 +42,30 @@ class TimerKind(StrEnum):
     """The program that holds the quota has not renewed its lease in time (T32)."""
     FAMILY = "family"
     """The desired state of a variant changes. Only parents have a timer of this kind."""
+
+
+MARKS: Final[Mapping[TimerKind, bytes]] = {
+    TimerKind.REQUEUE: b'"Requeued"',
+    TimerKind.PODS_READY: f'"{WAIT_FOR_PODS_READY}"'.encode(),
+    TimerKind.EXECUTION: b'"maximumExecutionTimeSeconds"',
+    TimerKind.DRAIN: b'"Evicted"',
+    TimerKind.CHECKS: b'"admissionChecks"',
+    TimerKind.LEASE: b'"leaseDurationSeconds"',
+    TimerKind.FAMILY: b'"nextChangeAt"',
+}
+"""For each kind the text that the bytes of every stored workload with a due time of that kind
+contain. `marks_of` adds the mark of a deployment that limits how long pods may take to be ready."""
+ADMITTED: Final = b'"Admitted"'
+ESCAPE: Final = b"\\u"
+"""A value with an escape may contain a mark in another form. This version never writes one of a
+mark."""
+
+
+def marks_of(limits: Limits) -> tuple[bytes, ...]:
+    """The texts of which every stored workload with a due time, or with a check that may give it
+    one, contains at least one."""
+    always = () if limits.pods_ready is None else (ADMITTED,)
+    return (*MARKS.values(), *always, ESCAPE)
 
 
 def due_times(

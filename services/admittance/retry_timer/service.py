@@ -128,7 +128,9 @@ class ScheduleReconciler:
         now = clock.now()
         names_of(entry.key)
         if kind == "workload":
-            workload = None if entry.value is None else read(entry.key, entry.value)
+            value = entry.value
+            waits = value is not None and self.core.may_wait(value)
+            workload = read(entry.key, value) if value is not None and waits else None
             self.core.apply(entry.key, workload, entry.revision, now)
         else:
             self.core.apply_check(plain(tail), _rules(entry), now)

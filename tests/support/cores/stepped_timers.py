@@ -13,7 +13,7 @@ from admittance.api.workload import CheckState, RequeueState
 from admittance.timers.core import Corrections, Schedules
 from admittance.timers.schedules import ActualSchedule, Cancel, Order, SetTimer, TimerSlot
 from admittance.workload.limits import Limits, PodsReadyLimits
-from admittance.workload.stored import StoredWorkload, WorkloadStatus
+from admittance.workload.stored import StoredWorkload, WorkloadStatus, encode
 from admittance.workload.transition_context import CheckRules
 from support.builders import NOON, an_admission
 
@@ -128,10 +128,13 @@ class SteppedTimers:
             self.compare()
 
     def has(self, workload: StoredWorkload | None, name: str = "w") -> SteppedTimers:
-        """Stores the workload in the bucket; None deletes it."""
+        """Stores the workload in the bucket; None deletes it. As in the service, the core gets a
+        workload only if its bytes say that it may wait."""
         self.revision += 1
         if workload is not None:
             workload = replace(workload, metadata=replace(workload.metadata, name=name))
+            if not self.timers.may_wait(encode(workload)):
+                workload = None
         self.timers.apply(f"workload.ns.{name}", workload, self.revision, self.now)
         return self
 

@@ -21,7 +21,7 @@ from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.phase import phase
-from admittance.workload.stored import PARENT, StoredWorkload, head
+from admittance.workload.stored import PARENT, StoredWorkload, encode, head
 from simulation.invariants.quota import charged
 from support.builders import NOON
 from support.cores.configured_system import NS
@@ -59,6 +59,8 @@ class TimedCores(SteppedCores):
         self.family_watch.saw(key, after)
         if after is not None:
             self._guard(before, after)
+            if due_times(after, self.now, self.controller.queues):
+                assert self.timers.may_wait(encode(after)), "the retry-timer leaves it out"
         held = before is not None and before.status.admission is not None
         if held and (after is None or after.status.admission is None):
             self.job_events.append(("freed", name, self.seconds()))

@@ -11,9 +11,10 @@ from admittance.control.workloads import with_own_revision
 from admittance.events import facts
 from admittance.events.base import Fact
 from admittance.workload.change import FactOutcome
+from admittance.workload.due_times import due_times, marks_of
 from admittance.workload.moves.requests import Arrived
 from admittance.workload.phase import Phase, phase
-from admittance.workload.stored import OutboxEntry, StoredWorkload, WorkloadStatus
+from admittance.workload.stored import OutboxEntry, StoredWorkload, WorkloadStatus, encode
 from admittance.workload.transition_context import InactiveReason, QueueChanged
 from admittance.workload.transitions import MOVES, transition
 from support.builders import NOON, Around, an_admission, an_arrival, conditions_of, occasion
@@ -58,9 +59,16 @@ class TrackedWorkload:
             if before is not None:
                 self._is_a_way(before, fact)
             self._watch.saw("w", self.workload, self.now)
+            self._is_marked()
         self.outbox = change.outbox
         self.outbox_kinds = [entry.what for entry in change.outbox]
         return self
+
+    def _is_marked(self) -> None:
+        """The retry-timer decodes every workload that has a due time."""
+        if self.workload is not None and due_times(self.workload, self.now, self.around):
+            value = encode(self.workload)
+            assert any(mark in value for mark in marks_of(self.around.limits))
 
     def _is_a_way(self, before: Phase, fact: Fact) -> None:
         if isinstance(fact, Arrived):

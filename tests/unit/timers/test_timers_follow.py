@@ -17,7 +17,7 @@ from admittance.timers.schedules import (
     SetTimer,
     TimerSlot,
 )
-from admittance.workload.stored import StoredWorkload
+from admittance.workload.stored import StoredWorkload, encode
 from support.builders import NOON
 from support.cores.stepped_timers import (
     SteppedTimers,
@@ -57,6 +57,11 @@ WAITING = TimerSlot("requeue", "ns", "w")
             id="a family is evaluated when time alone changes its active variants",
         ),
         pytest.param(checked(0, "unknown"), {}, id="a check without a timeout has no timer"),
+        pytest.param(
+            a_workload(spec='{"leaseDurationSeconds": 30}', renewed_at=seconds(10)),
+            {"lease": 40},
+            id="a program renews its lease",
+        ),
     ],
 )
 def test_every_wait_of_a_workload_has_its_timer_on_the_stream(
@@ -86,6 +91,18 @@ def test_a_changed_workload_changes_its_timers(
 ) -> None:
     table = SteppedTimers().has(before).settled().has(after).settled()
     assert table.standing == {kind: seconds(at) for kind, at in expected.items()}
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param(encode(idle()), False, id="a workload that waits for quota only"),
+        pytest.param(encode(delayed(60)), True, id="a delayed workload"),
+        pytest.param(rb'{"type": "Reque\u0075ed"}', True, id="another program may write escapes"),
+    ],
+)
+def test_only_workloads_that_may_wait_are_decoded(value: bytes, expected: bool) -> None:
+    assert SteppedTimers().timers.may_wait(value) is expected
 
 
 def test_a_namesake_that_waits_as_long_gets_its_own_timer() -> None:
