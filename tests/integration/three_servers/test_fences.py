@@ -11,6 +11,7 @@ import pytest
 from nats.errors import NoRespondersError
 
 from admittance.runtime.bus.bus import EXPECTED, FENCE, MESSAGE_ID, Bus, Outgoing
+from admittance.runtime.bus.pull_consumer import OTHER_HEARTBEAT_SECONDS, heartbeat_of
 from admittance.runtime.errors import Fenced
 from admittance.runtime.nats.jetstream import TOO_MANY_BATCHES
 from admittance.runtime.tasks import cancel_and_wait
@@ -41,6 +42,7 @@ async def epoch(bus: Bus, domain: str) -> int:
 async def test_hundreds_of_fenced_messages_are_stored_in_order(tmp_path: Path) -> None:
     async with three_servers(tmp_path) as servers:
         bus = await servers.connect()
+        assert heartbeat_of(bus.nc.server_info) == OTHER_HEARTBEAT_SECONDS
         epochs = {domain: await epoch(bus, domain) for domain in DOMAINS}
         # Sent one by one, 100 messages of one fence took 19 s.
         first = await within(bus.publish_all(decisions(epochs, 0, 5)))

@@ -64,10 +64,6 @@ server that dies is never acknowledged; the next leader of the stream answers 5 
 """
 NOT_PERMITTED: Final = 403
 """The code of a refusal that the server reports to the connection instead of in an answer."""
-HEARTBEAT_SECONDS: Final = 0.3
-"""How often the server sends a heartbeat for an open pull request. If no message or heartbeat
-arrives for 2.5 times this time, the reader checks the request.
-"""
 BATCHES_IN_FLIGHT: Final = 16
 """The most atomic batches that one process has in flight at once. The server accepts 50 atomic
 batches per stream from all clients together.
@@ -87,7 +83,7 @@ class Bus:
     def __init__(self) -> None:
         self.reconnected: list[Callable[[], None]] = []
         self.login_refused: list[Callable[[AccessDenied], None]] = []
-        self.heartbeat_seconds = HEARTBEAT_SECONDS
+        self.heartbeat_seconds = 0.0
         self.refused: AccessDenied | None = None
         """Why the server refuses to let this login connect again; None while it is connected."""
         self.logs_denials = True
@@ -112,12 +108,12 @@ class Bus:
         name: str,
         access: ConnectionOptions = NO_OPTIONS,
         opening: Opening | None = None,
-        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+        heartbeat_seconds: float = 0.0,
     ) -> Bus:
         """Connects. After every later loss of the connection the bus reconnects, without limit.
 
-        ``opening`` makes the connection instead of `open_connection`. Raises what ``opening``
-        raises.
+        ``opening`` makes the connection instead of `open_connection`. ``heartbeat_seconds``: for
+        the pull requests; 0: as the server needs it. Raises what ``opening`` raises.
         """
         bus = cls()
         bus.heartbeat_seconds = heartbeat_seconds

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import nats.errors
@@ -24,6 +24,12 @@ from admittance.runtime.errors import is_temporary
 from admittance.runtime.nats.protocol import description, status
 from admittance.runtime.telemetry.logger import logger
 
+OWN_HEARTBEAT_SECONDS: Final = 2.0
+OTHER_HEARTBEAT_SECONDS: Final = 0.3
+"""How often the server sends a heartbeat for an open pull request: if the server of the connection
+holds the consumer itself, and if another server may hold it. In the second case a request can be
+lost while the connection stays.
+"""
 SILENCE: Final = 2.5
 """After this number of heartbeat intervals without a message, the consumer may be gone."""
 EXPIRES: Final = 30.0
@@ -90,6 +96,13 @@ def read_reply(reply: bytes) -> tuple[int, int, int, int, int]:
     )
 
 
+def heartbeat_of(server: Mapping[str, Any]) -> float:
+    """Seconds between two heartbeats for a pull request. ``server``: what the server of the
+    connection says of itself."""
+    holds = server.get("jetstream") and not server.get("cluster")
+    return OWN_HEARTBEAT_SECONDS if holds else OTHER_HEARTBEAT_SECONDS
+
+
 def look_after(beat: float, quiet: float) -> float:
     """In how many seconds a consumer may have been silent for too long. ``beat``: seconds between
     heartbeats. ``quiet``: seconds since the last message; if that is too long already, the server
@@ -138,6 +151,11 @@ class PullConsumer:
         self._renew = False
         self._stopped = False
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def heartbeat_seconds(self) -> float:
+        """Seconds between two heartbeats of the server for an open pull request."""
+        return self._bus.heartbeat_seconds or heartbeat_of(self._bus.nc.server_info)
 
     async def start(self) -> None:
         """Creates the consumer and opens the pull request. Raises the exceptions of ``make``, the
@@ -227,7 +245,7 @@ class PullConsumer:
         quiet = clock.monotonic() - self._last_message_at
         # A consumer without messages spends most of its CPU here, so no exception ends the wait.
         loop = asyncio.get_running_loop()
-        seconds = look_after(self._bus.heartbeat_seconds, quiet)
+        seconds = look_after(self.heartbeat_seconds, quiet)
         timer = loop.call_later(seconds, self._wake.set)
         try:
             await self._wake.wait()
@@ -235,7 +253,7 @@ class PullConsumer:
             timer.cancel()
 
     async def _silent(self) -> bool:
-        silence = SILENCE * self._bus.heartbeat_seconds
+        silence = SILENCE * self.heartbeat_seconds
         if clock.monotonic() - self._last_message_at < silence or not self._open:
             return False
         if not self._bus.nc.is_connected:
@@ -278,8 +296,8 @@ class PullConsumer:
         request = {
             "batch": count,
             "max_bytes": max(BYTES, 2 * self._bus.nc.max_payload),
-            "expires": int(max(EXPIRES, 4 * self._bus.heartbeat_seconds) * 1e9),
-            "idle_heartbeat": int(self._bus.heartbeat_seconds * 1e9),
+            "expires": int(max(EXPIRES, 4 * self.heartbeat_seconds) * 1e9),
+            "idle_heartbeat": int(self.heartbeat_seconds * 1e9),
         }
         self._open += count
         self._last_message_at = clock.monotonic()
