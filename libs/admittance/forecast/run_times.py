@@ -3,13 +3,17 @@
 The levels of a source are its array, its script and user, its user and queue, its queue, and all.
 Each draw takes the first level with probability n / (n + doubt), where n is the number of its run
 times, else the next one. The drawn run time is varied a little, since the next run is near earlier
-ones and not equal to one of them."""
+ones and not equal to one of them.
+
+In each sample all run times of a script are longer or shorter by one factor, the less certain the
+fewer of its runs are known, and those of an array by a second one: what few runs say of the next
+ones is wrong for all of them together."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
-from math import exp, log
+from math import exp, log, sqrt
 from statistics import NormalDist
 from typing import Final, NamedTuple, TypeAlias
 
@@ -37,6 +41,8 @@ SPREAD: Final = 0.6
 SPREADS: Final = (0.05, 1.0)
 """The least and the greatest spread by which run times are varied."""
 BANDWIDTH: Final = 0.5
+ARRAY_RUNS: Final = 4
+"""As many ended runs of an array halve the variance of what its runs have in common."""
 QUARTILES: Final = 1.35
 """How many standard deviations lie between the quartiles of a normal distribution."""
 _STEPS: Final = 256
@@ -71,6 +77,7 @@ class RunTimes:
         self._kept: dict[Level, list[tuple[float, float]]] = {}
         self._sorted: dict[Level, list[float]] = {}
         self._widths: dict[Level, float] = {}
+        self._spreads: dict[Level, float] = {}
 
     def add(self, source: Source, seconds: float, ended: float, checked: float = 0.0) -> None:
         """Adds a run that ended at ``ended``. ``checked``: how long its quota was held before its
@@ -88,6 +95,7 @@ class RunTimes:
     def _changed(self, level: Level) -> None:
         self._sorted.pop(level, None)
         self._widths.pop(level, None)
+        self._spreads.pop(level, None)
 
     def forget(self, now: float) -> None:
         """Forgets runs that are too old to count."""
@@ -115,7 +123,15 @@ class RunTimes:
         """The standard deviation by which the logarithm of a run time of the level is varied."""
         found = self._widths.get(level)
         if found is None:
-            found = self._widths[level] = _width(self.values(level))
+            count = len(self.values(level))
+            found = self._widths[level] = float(BANDWIDTH * self.spread(level) * count**-0.2)
+        return found
+
+    def spread(self, level: Level) -> float:
+        """The standard deviation of the logarithms of the run times of a level."""
+        found = self._spreads.get(level)
+        if found is None:
+            found = self._spreads[level] = _spread(self.values(level))
         return found
 
     def basis(self, source: Source) -> Basis | None:
@@ -131,14 +147,14 @@ def _checks_of(queue: str) -> Level:
     return ("checks", queue)
 
 
-def _width(values: Sequence[float]) -> float:
+def _spread(values: Sequence[float]) -> float:
     count = len(values)
     spread = SPREAD
     if count >= FEW:
         low, high = (max(1.0, values[(count - 1) * part // 4]) for part in (1, 3))
         spread = log(high / low) / QUARTILES
     least, most = SPREADS
-    return float(BANDWIDTH * max(least, min(spread, most)) * count**-0.2)
+    return max(least, min(spread, most))
 
 
 class Running:
@@ -175,6 +191,8 @@ class Sample:
         self._running = running
         self._chance = chance
         self._known: dict[Source, tuple[_Known, ...]] = {}
+        self._factors: dict[Source, float] = {}
+        self._shifts: dict[Level, float] = {}
 
     def draw(self, source: Source, limit: float | None, elapsed: float = 0.0) -> float | None:
         """A whole run time in seconds: more than ``elapsed``, and at most ``limit``. None: nothing
@@ -182,11 +200,12 @@ class Sample:
         known = self._levels(source)
         if not known:
             return limit
-        drawn = self._drawn(known)
+        factor = self._factors[source]
+        drawn = factor * self._drawn(known, factor)
         for _ in range(DRAWS):
             if drawn > elapsed or not elapsed:
                 break
-            drawn = self._drawn(known)
+            drawn = factor * self._drawn(known, factor)
         else:
             drawn = self._beyond(known, elapsed)
         return drawn if limit is None else min(drawn, max(limit, elapsed))
@@ -203,7 +222,29 @@ class Sample:
         found = self._known.get(source)
         if found is None:
             found = self._known[source] = tuple(self._each_level(source))
+            self._factors[source] = exp(self._shift(source))
         return found
+
+    def _shift(self, source: Source) -> float:
+        """By how much the logarithms of all run times of the source differ from those of earlier
+        runs in this sample."""
+        near = next(level for level in levels(source) if level[0] != "array")
+        spread, count = self._run_times.spread(near), len(self._run_times.values(near))
+        shift = self._shift_of(near, spread / sqrt(1 + count))
+        if source.array:
+            array = ("array", source.array)
+            ended = len(self._run_times.values(array))
+            shift += self._shift_of(array, spread / sqrt(1 + ended / ARRAY_RUNS))
+        return shift
+
+    def _shift_of(self, level: Level, deviation: float) -> float:
+        found = self._shifts.get(level)
+        if found is None:
+            found = self._shifts[level] = deviation * self._normal()
+        return found
+
+    def _normal(self) -> float:
+        return _NORMAL[int(self._chance() * _STEPS)]
 
     def _each_level(self, source: Source) -> Iterable[_Known]:
         known = [level for level in levels(source) if self._run_times.values(level)]
@@ -214,9 +255,9 @@ class Sample:
             taken = 1.0 if level is known[-1] else count / (count + doubt)
             yield _Known(ended, going, self._run_times.width(level), taken)
 
-    def _drawn(self, known: Sequence[_Known]) -> float:
-        """A run time of the first level that is taken. A workload that still runs stands for a run
-        that is longer, which a farther level may give."""
+    def _drawn(self, known: Sequence[_Known], factor: float) -> float:
+        """A run time of the first level that is taken, before it is multiplied by the ``factor``. A
+        workload that still runs stands for a run that is longer, which a farther level may give."""
         least = 0.0
         for level in known:
             if self._chance() >= level.taken:
@@ -226,7 +267,7 @@ class Sample:
             if place < len(ended) and not least:
                 return self._varied(ended[place], level)
             if place >= len(ended):
-                least = max(least, level.going[place - len(ended)])
+                least = max(least, level.going[place - len(ended)] / factor)
             for _ in range(DRAWS // 2):
                 drawn = self._varied(ended[int(self._chance() * len(ended))], level)
                 if drawn > least:
@@ -242,4 +283,4 @@ class Sample:
         return least * (1 + self._chance())
 
     def _varied(self, seconds: float, level: _Known) -> float:
-        return seconds * exp(level.width * _NORMAL[int(self._chance() * _STEPS)])
+        return seconds * exp(level.width * self._normal())

@@ -102,7 +102,7 @@ def test_arrivals_of_a_user_count_for_the_same_persons() -> None:
     assert found.p50 < 700, "the arrivals are over their limit"
 
 
-@pytest.mark.parametrize("seconds", [(), (HORIZON + 1.0,)])
+@pytest.mark.parametrize("seconds", [(), (1.1 * HORIZON,)])
 def test_without_a_known_end_within_the_horizon_there_is_no_forecast(
     seconds: tuple[float, ...],
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from math import log
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 
 import pytest
 
@@ -86,8 +86,9 @@ def test_a_draw_is_longer_than_the_run_so_far_and_within_the_limit(
 def drawn_often(
     run_times: RunTimes, source: Source, running: Running | None = None, elapsed: float = 0.0
 ) -> list[float]:
-    sample = Sample(run_times, running or Running(), random.Random(1).random)
-    found = [sample.draw(source, None, elapsed) for _ in range(3000)]
+    chance = random.Random(1).random
+    samples = [Sample(run_times, running or Running(), chance) for _ in range(200)]
+    found = [sample.draw(source, None, elapsed) for sample in samples for _ in range(15)]
     return sorted(seconds for seconds in found if seconds is not None)
 
 
@@ -124,6 +125,30 @@ def test_draws_lie_around_the_run_times_that_are_known() -> None:
     assert fmean(drawn) == pytest.approx(1030, rel=0.1)
     assert drawn[0] < 690 and drawn[-1] > 1410
     assert len(set(drawn)) > 100
+
+
+def shared(run_times: RunTimes, source: Source) -> float:
+    """By how much the logarithms of the run times of a source differ between samples, as the
+    standard deviation of the medians of samples."""
+    chance = random.Random(1).random
+    medians = []
+    for _ in range(200):
+        sample = Sample(run_times, Running(), chance)
+        medians.append(log(median(sample.draw(source, None) or 1.0 for _ in range(31))))
+    return stdev(medians)
+
+
+def test_the_fewer_runs_are_known_the_more_samples_differ_as_a_whole() -> None:
+    few, many = (known(*((ADA, 10.0 * 2**n) for n in [1, 2, 3] * k)) for k in (1, 15))
+    assert shared(few, ADA) > 1.5 * shared(many, ADA)
+
+
+def test_the_runs_of_an_array_differ_together_until_many_of_them_have_ended() -> None:
+    runs = [(ADA, 10.0 * 2**n) for n in (1, 2, 3)] * 15
+    array = Source("q", "ada", "train.py", "uid")
+    ended = [(array, 10.0 * 2**n) for n in (1, 2, 3)] * 15
+    assert shared(known(*runs), array) > 2 * shared(known(*runs), ADA)
+    assert shared(known(*runs), array) > 1.5 * shared(known(*runs, *ended), array)
 
 
 def test_a_long_run_is_drawn_from_the_long_run_times_alone() -> None:
