@@ -376,8 +376,9 @@ class Catalog:
         known = self.flavors.get(flavor)
         return (known.spec.topology_name or "") if known is not None else ""
 
-    def local_queue_activity(self, namespace: str, name: str) -> Activity:
-        """Returns whether workloads of the LocalQueue may be admitted, and if not, why."""
+    def without_cluster_queue(self, namespace: str, name: str) -> Activity | None:
+        """Returns why workloads of the LocalQueue have no ClusterQueue: the LocalQueue does not
+        exist, is stopped, or names a ClusterQueue that does not exist; None: they have one."""
         queue = self.local_queues.get((namespace, name))
         if queue is None:
             return Activity(False, reasons.NOT_FOUND, f"LocalQueue {name} does not exist")
@@ -387,6 +388,14 @@ class Catalog:
         if target not in self.cluster_queues:
             message = f"Can't submit new workloads to clusterQueue: {target} doesn't exist"
             return Activity(False, reasons.CLUSTER_QUEUE_DOES_NOT_EXIST, message)
+        return None
+
+    def local_queue_activity(self, namespace: str, name: str) -> Activity:
+        """Returns whether workloads of the LocalQueue may be admitted, and if not, why."""
+        nowhere = self.without_cluster_queue(namespace, name)
+        if nowhere is not None:
+            return nowhere
+        target = self.local_queues[namespace, name].spec.cluster_queue
         if not self.activity(target).active:
             message = f"Can't submit new workloads to clusterQueue: {target} is inactive"
             return Activity(False, reasons.CLUSTER_QUEUE_IS_INACTIVE, message)

@@ -48,6 +48,8 @@ from admittance.web.views.frame import Frame
 from admittance.web.views.missing import Missing
 
 GZIP_BYTES: Final = 1024
+GZIP_LEVEL: Final = 4
+"""Of 9: a page of 500 KB takes 3 ms in place of 5 ms, and has 13 KB in place of 12 KB."""
 PING_SECONDS: Final = 15
 """Time between two empty lines of a stream, by which a lost browser is noticed."""
 REPAINTS: Final = "admit-part"
@@ -151,7 +153,7 @@ def application(
         routes=routes,
         middleware=[
             Middleware(Guard, origins=origins),
-            Middleware(GZipMiddleware, minimum_size=GZIP_BYTES),
+            Middleware(GZipMiddleware, minimum_size=GZIP_BYTES, compresslevel=GZIP_LEVEL),
         ],
         exception_handlers={404: _no_page, NotSignedIn: _no_person, Unavailable: _away},
     )

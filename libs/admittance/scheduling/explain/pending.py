@@ -33,9 +33,6 @@ from admittance.scheduling.state.queue import age_key, in_listed_order, position
 from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.workload_info import Queue, WorkloadInfo
 
-NO_CLUSTER_QUEUE: Final = frozenset(
-    {reasons.NOT_FOUND, reasons.STOPPED, reasons.CLUSTER_QUEUE_DOES_NOT_EXIST}
-)
 LIMIT_MAX: Final = 1_000
 """How many pending workloads one reply lists at most: they fill about half of a message."""
 HOLDING_MAX: Final = 200
@@ -96,7 +93,7 @@ def pending(state: SchedulerState, query: PendingQuery, namespace: str) -> Pendi
         if query.counts or len(states) > (PENDING in states):
             further = _further(state, queue, namespace, query)
             if query.counts:
-                counts.update(count_states(state, queue, selected, further))
+                count_states(state, queue, selected, further, counts)
             of_page = [
                 row
                 for row in (rows.further_row(queue, workload) for workload in further)
@@ -185,7 +182,7 @@ def _waiting(
         return _Waiting(count, partial(_listed, queue, selected))
     if selected is None:
         reasons_here = count_reasons(state, queue)
-        count = sum(reasons_here[reason] for reason in wanted)
+        count = sum(reasons_here.get(reason, 0) for reason in wanted)
         return _Waiting(count, partial(_listed_for_reasons, state, queue, wanted, count))
     kept = dict.fromkeys(
         workload for workload in selected if reason_of(state, queue, workload) in wanted
@@ -224,17 +221,23 @@ def _further(
 ) -> list[WorkloadInfo]:
     """Returns the selected workloads that have quota and are not admitted, by the time of their
     reservation, and those that are held, the oldest first."""
-    reserved = (
-        workload
-        for workload in queue.holding
-        if workload.charge is not None and workload.family is None and workload.state not in RUNS
-    )
     keys = dict.fromkeys(state.catalog.locals_of(queue.name))
-    # Most queues have only workloads that wait or hold quota: then no workload needs a look.
     inside = queue.live + len(queue.parked_workloads) + len(queue.parents)
-    inside += sum(workload.local_queue in keys for workload in queue.holding)
+    reserved = []
+    for workload in queue.holding:
+        inside += workload.local_queue in keys
+        if (
+            workload.state not in RUNS
+            and workload.charge is not None
+            and workload.family is None
+            and _matches(workload, namespace, query)
+        ):
+            reserved.append(workload)
+    if len(reserved) > 1:
+        reserved.sort(key=_held_since)
+    # Most queues have only workloads that wait or hold quota: then no workload needs a look.
     if sum(len(state.by_local_queue.get(key, ())) for key in keys) <= inside:
-        keys = {}
+        return reserved
     held = (
         workload
         for key in keys
@@ -244,21 +247,15 @@ def _further(
         and workload.charge is None
         and workload.status_reason == reasons.ON_HOLD
         and not workload.is_variant
+        and _matches(workload, namespace, query)
     )
-    return [
-        *sorted(_matching(reserved, namespace, query), key=_held_since),
-        *sorted(_matching(held, namespace, query), key=age_key),
-    ]
+    return [*reserved, *sorted(held, key=age_key)]
 
 
-def _matching(
-    workloads: Iterable[WorkloadInfo], namespace: str, query: PendingQuery
-) -> Iterator[WorkloadInfo]:
-    """Yields the workloads of the namespace, LocalQueue and user of the query."""
+def _matches(workload: WorkloadInfo, namespace: str, query: PendingQuery) -> bool:
+    """Returns whether the workload has the namespace, LocalQueue and user of the query."""
     return (
-        workload
-        for workload in workloads
-        if namespace in ("", workload.key[0])
+        namespace in ("", workload.key[0])
         and query.local_queue in ("", workload.local_queue[1])
         and query.user in ("", workload.user)
     )
@@ -275,7 +272,7 @@ def _holding(
         for workload in queue.holding
         if workload.charge is not None and stands_for_itself(workload)
     )
-    selected = list(_matching(holding, namespace, query))
+    selected = [workload for workload in holding if _matches(workload, namespace, query)]
     limit, total = min(query.holding, HOLDING_MAX), len(selected)
     if query.first_elements:
         selected.sort(key=_held_since)
@@ -375,7 +372,7 @@ def _without_queue(
     for key, workloads in state.by_local_queue.items():
         if namespace not in ("", key[0]) or query.local_queue not in ("", key[1]):
             continue
-        if state.catalog.local_queue_activity(*key).reason in NO_CLUSTER_QUEUE:
+        if state.catalog.without_cluster_queue(*key) is not None:
             yield from sorted(
                 (
                     workload

@@ -21,29 +21,29 @@ def reason_of(state: SchedulerState, queue: Queue, workload: WorkloadInfo) -> st
     return rows.why(state, queue, workload, rows.refusal(state, workload)).reason
 
 
-def count_reasons(state: SchedulerState, queue: Queue) -> Counter[str]:
+def count_reasons(state: SchedulerState, queue: Queue) -> dict[str, int]:
     """Returns how many workloads wait in the queue for each reason. A family counts once."""
-    counts: Counter[str] = Counter()
     if not queue.activity.active:
-        counts[queue.activity.reason] = queue.pending
-        return counts
+        return {queue.activity.reason: queue.pending}
+    counts: dict[str, int] = {}
     for cls in queue.classes.values():
         if not cls.is_of_variants:
             refused = cls.parked
-            counts[refused.reason if refused is not None else reasons.PENDING_EVALUATION] += (
-                cls.live
-            )
+            reason = refused.reason if refused is not None else reasons.PENDING_EVALUATION
+            counts[reason] = counts.get(reason, 0) + cls.live
     blocked = queue.blocked_head
     if blocked is not None and blocked.workload.family is None:
         head = blocked.workload
         if blocked_head_of(head) is not None and head.cls is not None and head.cls.parked is None:
             counts[reasons.PENDING_EVALUATION] -= 1
-            counts[blocked.refusal.reason] += 1
-    alone = (workload for workload in queue.parked_workloads if workload.family is None)
-    parents = (entry[4] for entry in queue.parents)
-    for workload in (*alone, *parents):
-        counts[reason_of(state, queue, workload)] += 1
-    return +counts
+            counts[blocked.refusal.reason] = counts.get(blocked.refusal.reason, 0) + 1
+    if queue.parked_workloads or queue.parents:
+        alone = (workload for workload in queue.parked_workloads if workload.family is None)
+        parents = (entry[4] for entry in queue.parents)
+        for workload in (*alone, *parents):
+            reason = reason_of(state, queue, workload)
+            counts[reason] = counts.get(reason, 0) + 1
+    return {reason: count for reason, count in counts.items() if count > 0}
 
 
 def count_states(
@@ -51,16 +51,16 @@ def count_states(
     queue: Queue,
     selected: Mapping[WorkloadInfo, None] | None,
     further: Iterable[WorkloadInfo],
-) -> Counter[tuple[str, str]]:
-    """Returns how many workloads are in each state for each reason. ``selected``: the pending ones;
-    None: all of the queue. ``further``: the others."""
-    waiting = (
-        count_reasons(state, queue)
-        if selected is None
-        else Counter(reason_of(state, queue, workload) for workload in selected)
-    )
-    counts = Counter({(PENDING, reason): count for reason, count in waiting.items()})
+    counts: Counter[tuple[str, str]],
+) -> None:
+    """Adds to ``counts`` how many workloads are in each state for each reason. ``selected``: the
+    pending ones; None: all of the queue. ``further``: the others."""
+    if selected is None:
+        for reason, count in count_reasons(state, queue).items():
+            counts[PENDING, reason] += count
+    else:
+        for workload in selected:
+            counts[PENDING, reason_of(state, queue, workload)] += 1
     for workload in further:
         which = HELD if workload.charge is None else RESERVED
         counts[which, rows.further_why(workload).reason] += 1
-    return counts
