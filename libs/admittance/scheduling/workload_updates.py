@@ -23,6 +23,7 @@ from admittance.scheduling.state.scheduler_state import SchedulerState
 from admittance.scheduling.state.stored_fields import InFlight
 from admittance.scheduling.state.workload_info import Domain, WorkloadInfo
 from admittance.scheduling.state.workload_view import WorkloadView, view_of
+from admittance.workload.conditions import Type, is_true
 from admittance.workload.stored import StoredWorkload
 
 
@@ -78,7 +79,7 @@ def _apply(
 ) -> None:
     if workload is not None and revision <= workload.revision:
         return
-    if stored is None:
+    if stored is None or is_true(stored, Type.FINISHED):
         if workload is not None:
             drop(state, workload)
         return
@@ -90,10 +91,6 @@ def _apply(
         # scheduler from applying other workloads. Quota that such a workload holds stays charged,
         # because its job may run.
         if workload is not None and workload.charge is None:
-            drop(state, workload)
-        return
-    if view.finished:
-        if workload is not None:
             drop(state, workload)
         return
     if workload is not None and workload.uid != stored.metadata.uid:
