@@ -674,6 +674,7 @@ class SyncClient:
         after: int = 0,
         types: str | Sequence[str] = (),
         queue: str | None = None,
+        at: int | datetime | None = None,
         namespace: str | None = None,
         all_namespaces: bool = False,
     ) -> Iterator[LogEntry]:
@@ -683,8 +684,9 @@ class SyncClient:
         ``since``, ``until``: only facts from this time on, and before this time; ``after``: only
         facts after this sequence of the log; ``types``: only facts of these types, such as
         ``admitted`` or ``check_reported``; ``queue``: only facts about workloads of this LocalQueue
-        or ClusterQueue, of deleted workloads only those that name it. Each fact comes once, also
-        after a lost connection; a later call with ``after`` misses none.
+        or ClusterQueue, of deleted workloads only those that name it. ``at``: only facts up to this
+        sequence or time. Each fact comes once, also after a lost connection; a later call with
+        ``after`` misses none.
         """
         return self._thread.iterate(
             lambda: self._inner.events(
@@ -695,6 +697,7 @@ class SyncClient:
                 after=after,
                 types=types,
                 queue=queue,
+                at=at,
                 namespace=namespace,
                 all_namespaces=all_namespaces,
             )

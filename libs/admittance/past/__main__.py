@@ -56,7 +56,7 @@ async def _serve(settings: Settings) -> None:
                 if answers is None:
                     config = msgspec.json.decode(task.config, type=Config)
                     answers = PastAnswers(bus, Path(task.folder), config)
-                reply = await answers.answer(task.subject, task.then)
+                reply = await answers.answer(task.subject, task.then, from_log=task.from_log)
             except AdmittanceError as error:
                 reply = ThenReply(error=f"cannot read the history: {error}")
             answer = ThenAnswer(id=task.id, reply=reply)

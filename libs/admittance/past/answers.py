@@ -16,6 +16,7 @@ from admittance.events.requests.past import THEN, Moment, Then, ThenReply
 from admittance.events.requests.queues import PendingQuery, Queues
 from admittance.events.requests.reading import ObjectEntry, Objects, ObjectsReply
 from admittance.events.subjects import ALL_NAMESPACES, namespace_of_request
+from admittance.past.from_log import messages_of, state_from_log
 from admittance.past.moments import NoMoment, moment_of
 from admittance.past.picture import Picture
 from admittance.past.revisions import NoHistory, PastState, Revisions
@@ -40,16 +41,20 @@ class PastAnswers:
         self._bus = bus
         self._config = config
         self._revisions = Revisions(bus, folder, config)
-        self._pictures: OrderedDict[int, tuple[PastState, Picture]] = OrderedDict()
+        self._pictures: OrderedDict[tuple[int, int], tuple[PastState, Picture]] = OrderedDict()
 
-    async def answer(self, subject: str, then: Then) -> ThenReply:
-        """The reply to a question on ``admit.api.then_<what>[.<ns>]``."""
+    async def answer(self, subject: str, then: Then, *, from_log: bool = False) -> ThenReply:
+        """The reply to a question on ``admit.api.then_<what>[.<ns>]``. ``from_log``: a state before
+        the history is made from the log; else the reply has only the moment."""
         what = subject.split(".")[2].removeprefix(THEN)
         namespace = namespace_of_request(subject)
         try:
             if what == "moment":
                 return ThenReply(moment=await self._moment(then.at))
-            moment, state, picture = await self._picture(then.at)
+            moment = await self._located(then.at)
+            if moment.facts and not from_log:
+                return ThenReply(moment=moment)
+            moment, state, picture = await self._picture(moment)
             match what:
                 case "pending":
                     query = msgspec.json.decode(then.query, type=PendingQuery)
@@ -80,26 +85,44 @@ class PastAnswers:
 
     async def _moment(self, at: int | datetime) -> Moment:
         """The moment, with what the history lacks before it, as far as it has the moment."""
-        try:
-            return (await self._picture(at))[0]
-        except NoHistory:
-            return await moment_of(self._bus, at)
+        moment = await self._located(at)
+        return moment if moment.facts else (await self._picture(moment))[0]
 
-    async def _picture(self, at: int | datetime) -> tuple[Moment, PastState, Picture]:
+    async def _located(self, at: int | datetime) -> Moment:
+        """The moment with its revision, and with ``facts`` if the history begins later. Raises
+        NoMoment and NoHistory."""
         moment = await moment_of(self._bus, at)
-        newest = await self._revisions.newest()
+        try:
+            newest = await self._revisions.newest()
+        except NoHistory:
+            if moment.revision is None:
+                raise
+            return msgspec.structs.replace(moment, facts=await messages_of(self._bus, moment))
         revision = newest if moment.revision is None else moment.revision
         if revision > newest:
             raise NoHistory("the history of the bucket is behind: ask again soon")
         moment = msgspec.structs.replace(moment, revision=revision)
-        kept = self._pictures.get(revision)
+        if self._revisions.has(revision):
+            return moment
+        return msgspec.structs.replace(moment, facts=await messages_of(self._bus, moment))
+
+    async def _picture(self, moment: Moment) -> tuple[Moment, PastState, Picture]:
+        """The picture of a moment of `_located`."""
+        revision = moment.revision
+        assert revision is not None
+        # Before the history, manifests up to the fact count, too.
+        wanted = revision, moment.sequence if moment.facts else 0
+        kept = self._pictures.get(wanted)
         if kept is None:
-            state = await self._revisions.at(revision)
+            if moment.facts:
+                state = await state_from_log(self._bus, self._config, moment)
+            else:
+                state = await self._revisions.at(revision)
             kept = state, Picture(state.rows.values(), self._config, moment.time)
-            self._pictures[revision] = kept
+            self._pictures[wanted] = kept
             if len(self._pictures) > PICTURES:
                 self._pictures.popitem(last=False)
-        self._pictures.move_to_end(revision)
+        self._pictures.move_to_end(wanted)
         return msgspec.structs.replace(moment, lacks=kept[0].lacks), *kept
 
     async def _objects(
@@ -109,6 +132,11 @@ class PastAnswers:
         if kind.startswith("_"):
             raise NoMoment(f"{wanted.kind} is not a kind of object")
         _, _, _, *within = subject.split(".")
+        finished = [key for key in state.finished if name and _is_of(key, kind, within, name)]
+        if finished:
+            raise NoMoment(
+                f"{wanted.kind} {name} had finished, and the history of the bucket begins later"
+            )
         rows = [
             row
             for row in state.rows.values()
@@ -116,7 +144,7 @@ class PastAnswers:
         ]
         rows.sort(key=lambda row: row.revision)
         page = rows[: max(1, min(wanted.limit, 500))]
-        values = await self._revisions.values(page)
+        values = await self._revisions.values(state, page)
         entries: list[ObjectEntry] = []
         size = 0
         last = 0
@@ -137,7 +165,7 @@ class PastAnswers:
         looked: list[Row] = [
             row for row in state.rows.values() if row.facts is not None or row.value is not None
         ]
-        values = await self._revisions.values(looked)
+        values = await self._revisions.values(state, looked)
         entries = [
             BucketEntry(row.key, values[row.key], row.revision)
             for row in sorted(looked, key=lambda row: row.revision)

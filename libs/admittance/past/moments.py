@@ -120,12 +120,15 @@ async def _revision(bus: Bus, sequence: int, time: datetime, *, folded: bool) ->
 
 
 async def _stored_before(bus: Bus, time: datetime) -> int:
-    """The newest revision that the history had at the time; 0: there is none, or no history."""
-    later = await read_messages(bus, [">"], since=time, limit=1, stream=subjects.HISTORY)
-    if later:
-        return revision_of(later[0].headers) - 1
+    """The newest revision that the history had at the time; 0: there is none, as the history begins
+    later, or no history."""
     state = await read_state(bus)
-    return state.reached if state is not None else 0
+    if state is None:
+        return 0
+    later = await read_messages(bus, [">"], since=time, limit=1, stream=subjects.HISTORY)
+    if not later:
+        return state.reached
+    return revision_of(later[0].headers) - 1 if later[0].sequence > state.first else 0
 
 
 async def _newest_before(bus: Bus, sequence: int) -> int:

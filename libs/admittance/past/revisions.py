@@ -5,7 +5,7 @@ The folder may be deleted at any time: blocks that are missing are made again fr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -37,10 +37,15 @@ class NoHistory(Exception):
 
 
 class PastState(NamedTuple):
-    """The rows at a revision. ``lacks``: how many revisions shortly before it are missing."""
+    """The rows at a revision. ``lacks``: how many revisions shortly before it are missing.
+    ``values``: the whole values of a state that was made from the log; None: they are in the
+    history. ``finished``: keys of workloads that had finished, and of which nothing else is
+    known."""
 
     rows: Mapping[str, Row]
     lacks: int
+    values: Mapping[str, bytes] | None = None
+    finished: Set[str] = frozenset()
 
 
 class Revisions:
@@ -172,6 +177,13 @@ class Revisions:
         except (OSError, BadBlock):
             return None
 
+    def has(self, revision: int) -> bool:
+        """Whether the index, which `newest` has made, reaches back to the revision."""
+        begins = [begin for begin, _, _ in self._blocks]
+        if self._growing is not None:
+            begins.append(self._growing.begin)
+        return revision >= min(begins, default=revision)
+
     async def at(self, revision: int) -> PastState:
         """The rows at the revision, which `newest` has reached. Raises NoHistory."""
         growing = self._growing
@@ -195,9 +207,11 @@ class Revisions:
                 return block
         raise NoHistory("the history of the bucket begins later")
 
-    async def values(self, rows: Sequence[Row]) -> dict[str, bytes]:
-        """The whole values of rows, by key. What has left the history is left out, unless the
-        bucket still has the revision."""
+    async def values(self, state: PastState, rows: Sequence[Row]) -> dict[str, bytes]:
+        """The whole values of rows of the state, by key. What has left the history is left out,
+        unless the bucket still has the revision."""
+        if state.values is not None:
+            return {row.key: state.values[row.key] for row in rows}
         found: dict[str, bytes] = {}
         for start in range(0, len(rows), AT_ONCE):
             part = rows[start : start + AT_ONCE]

@@ -239,6 +239,9 @@ class BucketRebuild:
         self.seen = seen
         self.unknown: set[str] = set()
         """Keys of the workloads that cannot be rebuilt as they were at the revision ``seen``."""
+        self.finished_before: set[str] = set()
+        """Keys of the workloads that had finished before the start of the rebuild, and have no
+        value."""
         self._start = start
         self._controller = Controller(b"")
         self._controller.manifests_floor = start.floor
@@ -260,6 +263,7 @@ class BucketRebuild:
         if row.kind is RowKind.FINISHED:
             # Facts about a finished workload change nothing, so a placeholder without a spec can
             # stand for it.
+            self.finished_before.add(key)
             self._controller.workloads.keep(
                 key, VersionedWorkload(_finished_placeholder(key), row.revision, row.fact)
             )
@@ -357,6 +361,7 @@ class BucketRebuild:
             self._finished.pop(put.key, None)
         if revision <= self.seen:
             self.unknown.discard(put.key)
+            self.finished_before.discard(put.key)
             self._entries[put.key] = BucketEntry(put.key, put.value, revision)
 
     def _finished_workload(self, key: str, uid: str) -> VersionedWorkload:

@@ -1,11 +1,11 @@
 """Reads the inputs of a past decision from the bus: the decision, the configuration of its
-scheduler, and the bucket as the scheduler saw it.
+scheduler, and the bucket as the scheduler had it; and the bucket at any past moment of the log.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence, Set
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +18,7 @@ from admittance.events.reader import BROKEN, BucketEntry, Unreadable
 from admittance.events.stored.checkpoints import CheckpointMade, Commits, Committed
 from admittance.events.stored.formats import read_commits
 from admittance.events.system import Epoch
-from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, RebuildStart
+from admittance.replay.bucket_rebuild import BucketRebuild, CannotRebuild, RebuildStart, manifest_of
 from admittance.replay.decision import revisions_needed
 from admittance.replay.log_messages import log_message
 from admittance.replay.logged_decisions import LoggedDecision, logged_decision
@@ -94,26 +94,91 @@ async def gather(
     for seen in revisions_needed(target.decision):
         if seen in snapshots:
             continue
-        snapshots[seen], source, decisions = await _rebuild(bus, target, seen)
+        snapshots[seen], source, decisions = await _decision_inputs(bus, target, seen)
         sources.append(source)
         before |= {decision.sequence: decision for decision in decisions}
     return snapshots, sources, [before[sequence] for sequence in sorted(before)]
 
 
-async def _rebuild(
+class PastBucket(NamedTuple):
+    """The bucket as it was, made again from the log. ``unknown``: keys of the workloads that cannot
+    be made again; ``finished``: keys of those that had finished before the checkpoint, of which
+    nothing else is known."""
+
+    entries: list[BucketEntry]
+    unknown: Set[str]
+    finished: Set[str]
+
+
+async def facts_before(bus: Bus, revision: int, sequence: int) -> int:
+    """How many messages of the log `bucket_at` reads for this moment. Raises CannotRebuild."""
+    made = await _checkpoint_before(bus, revision)
+    return max(0, sequence - (made.through if made is not None else 0))
+
+
+async def bucket_at(bus: Bus, revision: int, sequence: int) -> PastBucket:
+    """The bucket after the fact with the sequence ``sequence`` of the log. ``revision``: the newest
+    revision of a workload then. Raises CannotRebuild and NoDecision."""
+    past, _ = await _rebuild(bus, revision, sequence, None)
+    return PastBucket(past.entries(), past.unknown, past.finished_before)
+
+
+class _InFlight:
+    """The decisions of the domain of a decision that were in flight before it."""
+
+    def __init__(self, target: LoggedDecision) -> None:
+        self._target = target
+        self.decisions: list[LoggedDecision] = []
+
+    def note(self, logged: LogMessage) -> None:
+        """Adds the message if it is such a decision."""
+        if logged.sequence >= self._target.sequence:
+            return
+        decision = logged_decision(logged)
+        if decision is not None and decision.decision.domain == self._target.decision.domain:
+            self.decisions.append(decision)
+
+    def committed(self, commit: Committed) -> None:
+        """A decision is no longer in flight when the scheduler has read its effect in the
+        bucket."""
+        done = commit.through if not commit.unsure else 0
+        self.decisions = [each for each in self.decisions if each.sequence > done]
+
+
+async def _decision_inputs(
     bus: Bus, target: LoggedDecision, seen: int
 ) -> tuple[list[BucketEntry], Source, list[LoggedDecision]]:
+    in_flight = _InFlight(target)
+    past, source = await _rebuild(bus, seen, target.sequence, in_flight)
+    own = f"workload.{target.decision.namespace}.{target.decision.name}"
+    if own in past.unknown:
+        raise CannotRebuild("the state of the workload is not known at the decision")
+    return past.entries(), source, in_flight.decisions
+
+
+async def _rebuild(
+    bus: Bus, seen: int, sequence: int, in_flight: _InFlight | None
+) -> tuple[BucketRebuild, Source]:
+    """Rebuilds the bucket up to the revision ``seen``, and notes the decisions before the fact
+    ``sequence``. Without ``in_flight``, ``seen`` is of a workload, and manifests count up to that
+    fact."""
     made, rows = await _start(bus, seen)
-    records = await _commits(bus, made.told if made is not None else 0, target.sequence)
-    if (made is None and not records[0].begins) or any(record.gap for record in records):
-        raise CannotRebuild("some commits before the decision were not recorded by their leader")
+    records = await _commits(
+        bus, made.told if made is not None else 0, sequence, waits=in_flight is not None
+    )
+    if (made is None and not (records and records[0].begins)) or any(
+        record.gap for record in records
+    ):
+        raise CannotRebuild("some commits before the moment were not recorded by their leader")
     through = made.through if made is not None else 0
     start = RebuildStart(made.revision, made.floor) if made is not None else RebuildStart()
     objects = [message async for message in _messages(bus, ["admit.object.>"], through)]
+    if in_flight is None:
+        written = (manifest_of(each).revision for each in objects if each.sequence <= sequence)
+        seen = max(seen, *written, start.revision)
     past = BucketRebuild(start, rows, objects, seen=seen)
     limits = {epoch: await _limits(bus, epoch) for epoch in {begun.epoch for begun in records}}
     facts = _messages(bus, ["admit.>"], through)
-    decisions: list[LoggedDecision] = []
     last_read = folded = 0
     for record, commit in _after(records, through, start.revision):
         upto = max(commit.through, *(adopted.fact for adopted in commit.adopted), 0)
@@ -124,22 +189,22 @@ async def _rebuild(
                 break
             last_read = logged.sequence
             batch.append(logged)
-            _note(decisions, logged, target)
+            if in_flight is not None:
+                in_flight.note(logged)
         batch = [logged for logged in batch if is_read(logged.subject)]
         past.add_facts(batch)
         folded += len(batch)
         if not past.perform(commit, record.floor, limits[record.epoch]):
             break
-        # A decision was no longer in flight when the scheduler had seen its effect in the bucket.
-        done = commit.through if not commit.unsure else 0
-        decisions = [decision for decision in decisions if decision.sequence > done]
-    while last_read < target.sequence and (logged := await anext(facts, None)) is not None:
+        if in_flight is not None:
+            in_flight.committed(commit)
+    while in_flight is not None and last_read < sequence:
+        logged = await anext(facts, None)
+        if logged is None:
+            break
         last_read = logged.sequence
-        _note(decisions, logged, target)
-    own = f"workload.{target.decision.namespace}.{target.decision.name}"
-    if own in past.unknown:
-        raise CannotRebuild("the state of the workload is not known at the decision")
-    return past.entries(), Source(made.id if made is not None else "", folded), decisions
+        in_flight.note(logged)
+    return past, Source(made.id if made is not None else "", folded)
 
 
 async def _limits(bus: Bus, epoch: int) -> Limits:
@@ -153,41 +218,47 @@ async def _limits(bus: Bus, epoch: int) -> Limits:
         raise NoDecision(f"epoch {epoch} has unknown limits: {error}") from None
 
 
-def _note(decisions: list[LoggedDecision], logged: LogMessage, target: LoggedDecision) -> None:
-    if logged.sequence >= target.sequence:
-        return
-    decision = logged_decision(logged)
-    if decision is not None and decision.decision.domain == target.decision.domain:
-        decisions.append(decision)
-
-
 async def _start(bus: Bus, seen: int) -> tuple[CheckpointMade | None, Sequence[Any]]:
     """The newest complete checkpoint not newer than ``seen``, with its rows; None: the log still
-    has its first fact. Raises CannotRebuild if the log has lost its first fact and no such
-    checkpoint exists.
+    has its first fact. Raises CannotRebuild as `_checkpoint_before` does.
+    """
+    broken: set[str] = set()
+    while True:
+        made = await _checkpoint_before(bus, seen, broken)
+        if made is None:
+            return None, ()
+        parts = [
+            message.data
+            async for message in _messages(
+                bus, [f"{subjects.CHECKPOINT_PART}{made.id}"], 0, stream=subjects.CHECKPOINTS
+            )
+        ]
+        with suppress(BadCheckpoint):
+            return made, list(unpack(made, parts))
+        broken.add(made.id)
+
+
+async def _checkpoint_before(
+    bus: Bus, seen: int, broken: Set[str] = frozenset()
+) -> CheckpointMade | None:
+    """The newest checkpoint not newer than ``seen`` that is not in ``broken``; None: there is none,
+    and the log still has its first fact. Raises CannotRebuild if it has lost that fact.
     """
     state = (await bus.api(f"STREAM.INFO.{subjects.STREAM}"))["state"]
     first = int(state["first_seq"])
     for made in reversed(await checkpoints(bus)):
-        if made.revision <= seen and first <= made.through + 1:
-            parts = [
-                message.data
-                async for message in _messages(
-                    bus, [f"{subjects.CHECKPOINT_PART}{made.id}"], 0, stream=subjects.CHECKPOINTS
-                )
-            ]
-            with suppress(BadCheckpoint):
-                return made, list(unpack(made, parts))
+        if made.revision <= seen and first <= made.through + 1 and made.id not in broken:
+            return made
     if first <= 1:
-        return None, ()
+        return None
     raise CannotRebuild(
         f"the log has neither all facts up to revision {seen} nor a checkpoint before it"
     )
 
 
-async def _commits(bus: Bus, after: int, sequence: int) -> list[Commits]:
+async def _commits(bus: Bus, after: int, sequence: int, *, waits: bool) -> list[Commits]:
     """The recorded commits after message ``after``, up to the commit that includes the fact
-    ``sequence``.
+    ``sequence``. ``waits``: that commit is awaited if it is not recorded yet.
     """
     records: list[Commits] = []
     deadline = clock.monotonic() + PATIENCE_SECONDS
@@ -206,6 +277,8 @@ async def _commits(bus: Bus, after: int, sequence: int) -> list[Commits]:
         if page:
             after = page[-1].sequence
             continue
+        if not waits:
+            return records
         if clock.monotonic() > deadline:
             raise CannotRebuild(
                 "the workload-controller has recorded no later commit; is it running?"

@@ -2,7 +2,8 @@
 
 The process begins with the first question and ends half an hour after the last one. It keeps its
 light index in a folder that is deleted with the scheduler, unless the scheduler has a data folder.
-Whole explanations take seconds, so a second process of the same program answers them."""
+Whole explanations, and moments before the history of the bucket, take seconds, so a second process
+of the same program answers about them."""
 
 from __future__ import annotations
 
@@ -41,8 +42,9 @@ log = structlog.get_logger()
 class _PastProcess:
     """One process, with the questions that wait for it."""
 
-    def __init__(self, settings: Settings, config: bytes, folder: str) -> None:
+    def __init__(self, settings: Settings, config: bytes, folder: str, *, from_log: bool) -> None:
         self._settings = settings
+        self._from_log = from_log
         self._config = msgspec.Raw(config)
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
@@ -65,7 +67,12 @@ class _PastProcess:
         self._number += 1
         number = self._number
         task = ThenTask(
-            subject=subject, then=then, id=number, folder=self._folder, config=self._config
+            subject=subject,
+            then=then,
+            id=number,
+            folder=self._folder,
+            from_log=self._from_log,
+            config=self._config,
         )
         answered: asyncio.Future[ThenReply] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answered
@@ -151,15 +158,18 @@ class Pasts:
     async def then(self, data: bytes, subject: str) -> ThenReply:
         """The answer to one question."""
         then = msgspec.json.decode(data, type=Then)
-        if then.whole:
-            if self._whole is None:
-                self._whole = self._process("whole")
-            return await self._whole.ask(subject, then)
-        if self._light is None:
-            self._light = self._process("light")
-        return await self._light.ask(subject, then)
+        if not then.whole:
+            if self._light is None:
+                self._light = self._process("light")
+            reply = await self._light.ask(subject, then)
+            is_moment = subject.split(".")[2] == f"{THEN}moment"
+            if reply.moment is None or not reply.moment.facts or is_moment:
+                return reply
+        if self._whole is None:
+            self._whole = self._process("whole", from_log=True)
+        return await self._whole.ask(subject, then)
 
-    def _process(self, name: str) -> _PastProcess:
+    def _process(self, name: str, *, from_log: bool = False) -> _PastProcess:
         if self._settings.data_dir is not None:
             folder = self._settings.data_dir / "past" / name
         else:
@@ -167,7 +177,7 @@ class Pasts:
                 self._made = tempfile.TemporaryDirectory(prefix="admit-past-")
             folder = Path(self._made.name) / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return _PastProcess(self._settings, self._config, str(folder))
+        return _PastProcess(self._settings, self._config, str(folder), from_log=from_log)
 
     async def close(self) -> None:
         """Ends the processes, and removes a folder that is only theirs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,7 +16,7 @@ from admittance.runtime.nats_server.embedded_server import EmbeddedServer
 from admittance.workload.phase import Phase, phase
 from support.builders import a_manifest
 from support.cluster import Cluster
-from support.processes.fork_server import run_admit
+from support.processes.fork_server import Answer, run_admit
 from support.requests import apply, eventually, queues, submit
 
 pytestmark = [pytest.mark.bus, pytest.mark.servers("real")]
@@ -32,12 +33,25 @@ async def until_phase(client: Client, name: str, wanted: Phase) -> None:
     await eventually(has_it)
 
 
+async def pictures(client: Client, at: int) -> list[object]:
+    """What the client answers about a moment."""
+    stored = await client.get("workload", "waits", at=at)
+    return [
+        await client.pending(at=at),
+        await client.queues(at=at),
+        await client.queues(cohort="cohort", at=at),
+        (stored.revision, stored.plain()),
+        await client.explain("waits", at=at, whole=False),
+        await client.explain("waits", at=at),
+    ]
+
+
 async def test_queues_and_workloads_are_shown_as_they_were(
     cluster: Cluster, bus: Bus, nats_server: EmbeddedServer
 ) -> None:
     for service in ("workload-controller", "scheduler"):
         await cluster.start(service, ADMIT_HISTORY_DAYS="1")
-    await apply(bus, *queues("cq", cpu=1))
+    await apply(bus, *queues("cq", cpu=1, cohortName="cohort"))
     await submit(bus, [a_manifest("runs", queue="lq-cq")])
     async with await Client.connect(nats_server.url, namespace="ns") as client:
         await until_phase(client, "runs", Phase.ADMITTED)
@@ -71,16 +85,33 @@ async def test_queues_and_workloads_are_shown_as_they_were(
         assert [each.rooms[0].short for each in whole.flavors] == [1000]
         assert whole.unblocked_by and not light.unblocked_by
 
-        said = await asyncio.to_thread(
-            run_admit,
-            *("explain", "workload", "waits", "--at", str(refused.sequence), "-n", "ns"),
-            env={"ADMIT_NATS_URL": nats_server.url},
-        )
-        assert said.status == 0, said
+        at = ("--at", str(refused.sequence))
+
+        async def admit(*words: str) -> Answer:
+            env = {"ADMIT_NATS_URL": nats_server.url}
+            said = await asyncio.to_thread(run_admit, "-n", "ns", *words, env=env)
+            assert said.status == 0, said
+            return said
+
+        said = await admit("explain", "workload", "waits", *at)
         assert "ns/waits is Pending (WaitingForQuota" in said.out
+        said = await admit("get", "workload", "waits", *at)
+        assert "Pending" in said.out
+        said = await admit("get", "pending", *at)
+        assert "waits" in said.out and "1 more" not in said.out
+        said = await admit("events", "workload", "waits", *at, "-o", "json")
+        last = [entry.sequence async for entry in client.events("waits", at=refused.sequence)]
+        assert [json.loads(line)["sequence"] for line in said.out.splitlines()] == last
+        assert last[-1] == refused.sequence
 
         moment = await client.moment(refused.sequence)
         assert (moment.sequence, moment.time) == (refused.sequence, refused.time)
+        kept = await pictures(client, refused.sequence)
+        await bus.api("STREAM.DELETE.ADMITTANCE_HISTORY")
+        assert (await client.moment(refused.sequence)).facts == refused.sequence
+        assert await pictures(client, refused.sequence) == kept
+        assert "made from" in (await admit("get", "pending", "-q", "cq", *at)).err
+
         with pytest.raises(NotFound, match='there was no workload "waits" in namespace ns'):
             await client.get("workload", "waits", at=waits - 1)
         with pytest.raises(RequestFailed, match="the log begins at sequence 1, "):

@@ -223,6 +223,9 @@ def test_the_next_attempt_is_drawn_after_the_present() -> None:
     chart = timeline.build(spans, at(60), due=at(90))
     assert chart is not None and chart.now is not None and chart.due is not None
     assert chart.now < chart.due == 100
+    assert "until now" in chart.desc
+    past = timeline.build(spans, at(60), past=True)
+    assert past is not None and "until then" in past.desc
     far = timeline.build(spans, at(60), due=at(9000))
     assert far is not None and far.due is None
 

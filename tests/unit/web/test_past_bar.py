@@ -9,7 +9,7 @@ import pytest
 
 from admittance.events.requests.history import LogEntry
 from admittance.events.requests.past import Moment
-from admittance.web.views.past import Slider, bar, workload_bar
+from admittance.web.views.past import Slider, bar, takes_longer, workload_bar
 from support.builders import NOON
 
 PATH = "/workloads/ns/w"
@@ -39,6 +39,16 @@ def test_the_bar_says_which_moment_it_is_and_what_it_lacks() -> None:
         "10 min later",
     ]
     assert made.links[1].href.endswith("%3A50%3A00Z&resource=cpu")
+
+
+def test_a_moment_before_the_history_is_said_to_take_longer() -> None:
+    moment = msgspec.structs.replace(at(7), facts=25_000)
+    first = takes_longer(moment, "/queues?at=7&slow=1")
+    assert "from 25,000 messages of the log, which takes about 6 s" in first.text
+    assert first.more is not None and first.more.href == "/queues?at=7&slow=1"
+    made = bar("/queues", msgspec.structs.replace(moment, lacks=2), NOON)
+    assert "made from 25,000 messages of the log" in made.text
+    assert "2 workloads of then cannot be made again" in made.text
 
 
 def test_no_link_leads_to_the_future() -> None:

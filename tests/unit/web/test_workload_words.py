@@ -83,6 +83,8 @@ def test_the_sentence_has_the_numbers_of_three_flavors() -> None:
         "c is 8 short and 1 more."
     )
     assert [part.text for part in parts if part.mark == "short"] == ["8 short"] * 3
+    past = say(Phase.PENDING, "WaitingForQuota", "m", [verdict("a", 8)], past=True)
+    assert text_of(past).endswith("takes its 16 GPUs then: a is 8 short.")
 
 
 @pytest.mark.parametrize(
@@ -176,5 +178,5 @@ def test_the_sentence_of_a_family_has_its_variants_by_state() -> None:
     parts = say(Phase.PENDING, "Reason", "long", verdicts, variants)
     assert text_of(parts) == (
         "It waits: a, b, c and 2 more are short of quota; f waits for its next attempt; g and h "
-        "have their quota and wait for their checks; i is not tried now."
+        "have their quota and wait for their checks; i is not tried."
     )

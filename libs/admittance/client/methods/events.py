@@ -33,6 +33,7 @@ class EventMethods:
         after: int = 0,
         types: str | Sequence[str] = (),
         queue: str | None = None,
+        at: int | datetime | None = None,
         namespace: str | None = None,
         all_namespaces: bool = False,
     ) -> Stream[LogEntry]:
@@ -42,14 +43,15 @@ class EventMethods:
         ``since``, ``until``: only facts from this time on, and before this time; ``after``: only
         facts after this sequence of the log; ``types``: only facts of these types, such as
         ``admitted`` or ``check_reported``; ``queue``: only facts about workloads of this LocalQueue
-        or ClusterQueue, of deleted workloads only those that name it. Each fact comes once, also
-        after a lost connection; a later call with ``after`` misses none.
+        or ClusterQueue, of deleted workloads only those that name it. ``at``: only facts up to this
+        sequence or time. Each fact comes once, also after a lost connection; a later call with
+        ``after`` misses none.
         """
 
         def entries(link: Link) -> AsyncGenerator[LogEntry]:
             at_least(0, after=after)
-            if follow and until is not None:
-                raise BadInput("until does not go with follow")
+            if follow and (until is not None or at is not None):
+                raise BadInput(f"{'at' if until is None else 'until'} does not go with follow")
             space = opening.scope_of(
                 namespace, link.namespace, all_namespaces=all_namespaces, name=name
             )
@@ -59,7 +61,7 @@ class EventMethods:
                 name,
                 since=since,
                 after=after,
-                narrowed=facts.narrowing(types, queue, until),
+                narrowed=facts.narrowing(types, queue, until, at),
                 follow=follow,
             )
 

@@ -22,9 +22,9 @@ from admittance.events.requests.reading import Objects, ObjectsReply, RunnersRep
 
 At: TypeAlias = int | datetime
 """A moment: the sequence of a fact on the log, after which it is, or a time."""
-ASK_SECONDS: Final = 60.0
-"""The first question starts a process, which may have to make its index."""
-WHOLE_SECONDS: Final = 125.0
+ASK_SECONDS: Final = 125.0
+"""The first question starts a process, which may have to make its index; and a whole explanation,
+or a moment before the history of the bucket, takes long."""
 ROWS_MAX: Final = 1_000
 R = TypeVar("R", bound=Reply)
 _encode = msgspec.json.Encoder().encode
@@ -50,8 +50,9 @@ async def _then(
 
 
 async def _asked(link: Link, what: str, asked: Then, namespace: str | None) -> ThenReply:
-    seconds = WHOLE_SECONDS if asked.whole else ASK_SECONDS
-    answer = await link.ask(f"{THEN}{what}", asked, ThenReply, namespace=namespace, timeout=seconds)
+    answer = await link.ask(
+        f"{THEN}{what}", asked, ThenReply, namespace=namespace, timeout=ASK_SECONDS
+    )
     if answer.error:
         raise RequestFailed(answer.error)
     return answer

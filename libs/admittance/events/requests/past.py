@@ -35,12 +35,15 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """A moment of the past. ``sequence``: of the newest fact on the log then; ``revision``: the
     newest revision of the bucket; None: its commit is not recorded yet. ``lacks``: how many
     revisions shortly before it the history lacks, so that some objects may be shown as they were
-    just before; only in answers with objects."""
+    just before; only in answers with objects. ``facts``: how many messages of the log the
+    picture is made from, a second for some thousands of them, since the history of the bucket
+    begins later; 0: the history has the moment."""
 
     sequence: int
     time: datetime
     revision: int | None = None
     lacks: int = 0
+    facts: int = 0
 
 
 class ThenReply(Reply, frozen=True, kw_only=True):
@@ -52,12 +55,15 @@ class ThenReply(Reply, frozen=True, kw_only=True):
 
 class ThenTask(Request, frozen=True, kw_only=True):
     """What a scheduler gives to the process that answers. ``id`` 0: the process answers one
-    question. ``folder``: of the index; ``config``: the configuration of the scheduler."""
+    question. ``folder``: of the index; ``config``: the configuration of the scheduler.
+    ``from_log``: the process may make states from the log; else it answers such a question with its
+    moment."""
 
     subject: str
     then: Then
     id: int = 0
     folder: str = ""
+    from_log: bool = False
     config: msgspec.Raw = msgspec.Raw(b"{}")
 
 

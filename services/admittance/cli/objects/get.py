@@ -55,6 +55,7 @@ TABLES: Final = (Output.TABLE, Output.WIDE)
 )
 @option("--elements", "List the elements of arrays one by one, too; -l and -o json do so as well.")
 @option("--limit N", "At most N rows. Default: all; pending: 1000", kind=int, least=1)
+@option("--at MOMENT", "As of then: a sequence of the log, 10m ago as 10m, or a time.")
 @all_namespaces
 @option("--watch -w", "Print one line per change until interrupted.")
 async def get(
@@ -68,11 +69,12 @@ async def get(
     sort_by: str | None,
     limit: int | None,
     elements: bool,
+    at: str | None,
     all_namespaces: bool,
     watch: bool,
 ) -> None:
     """Show all objects of a kind, or the named object; `get pending` shows pending workloads in
-    order.
+    order. With --at, the named object or `get pending` as they were.
 
     An array is one row, with its elements by result and state. Workloads are listed running first,
     then waiting, then finished; the newest first. Tables are cut to the width of the terminal; -o
@@ -100,6 +102,19 @@ async def get(
     if typed and (wanted is not None or watch):
         raise BadInput(f"{typed[0]} works on lists only" + (", and not with -w" if watch else ""))
     within = None if all_namespaces else call.namespace
+    if at is not None:
+        if watch or elements or not (is_pending or wanted is not None):
+            raise BadInput("--at goes with the name of an object, or with pending, and not with -w")
+        if beside := [each for each in typed if each not in ("-q/--queue", "--limit")]:
+            raise BadInput(f"--at goes without {beside[0]}")
+        moment = times.past_moment(at, "--at", clock.now())
+        from admittance.cli.objects import get_then
+
+        if wanted is None:
+            await get_then.show_pending(call, queue, limit, moment, all_namespaces=all_namespaces)
+        else:
+            await get_then.show_object(call, known, wanted, moment)
+        return
     if watch:
         await _watch(call, known, wanted, within)
         return

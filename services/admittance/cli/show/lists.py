@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from admittance.cli.show import tables
@@ -149,9 +150,11 @@ def show(
     all_namespaces: bool,
     reasons: tables.Reasons = tables.NO_REASONS,
     filtered: bool = False,
+    now: datetime | None = None,
 ) -> None:
     """Prints objects in the output format of the call. ``filtered``: the
-    call has a filter, so that no objects means no matching ones.
+    call has a filter, so that no objects means no matching ones. ``now``: the moment at which they
+    are shown; None: the present.
     """
     match call.output:
         case Output.NAME:
@@ -167,8 +170,9 @@ def show(
                 matching = "matching " if filtered else ""
                 output.note(f"no {matching}{kind.plural}" + ("" if all_namespaces else here))
                 return
+            moment = now or clock.now()
             table = tables.table(
-                kind, stored, clock.now(), counters, all_namespaces=all_namespaces, waits=reasons
+                kind, stored, moment, counters, all_namespaces=all_namespaces, waits=reasons
             )
             output.show_table(table, wide=call.output is Output.WIDE)
 

@@ -53,8 +53,11 @@ async def pending(
     return PendingList(rows, total, query.others, not all_rows)
 
 
-def show(call: Call, waiting: PendingList, namespace: str | None) -> None:
-    """Prints pending workloads in the output format of the call."""
+def show(
+    call: Call, waiting: PendingList, namespace: str | None, now: datetime | None = None
+) -> None:
+    """Prints pending workloads in the output format of the call. ``now``: as `lists.show` takes
+    it."""
     rows, total = waiting.rows, waiting.total
     if output.show_value({"items": [_whole(row) for row in rows], "total": total}, call.output):
         return
@@ -63,10 +66,11 @@ def show(call: Call, waiting: PendingList, namespace: str | None) -> None:
             output.say(f"{kinds.WORKLOAD.qualified}/{row.name}")
         return
     if not total:
-        output.note("nothing pending matches" if waiting.chosen else "nothing is pending")
+        verb = "was" if now is not None else "is"
+        output.note("nothing pending matches" if waiting.chosen else f"nothing {verb} pending")
         return
     several = namespace is None or any(row.namespace != namespace for row in rows)
-    table = pending_table(rows, clock.now(), all_namespaces=several, sizes=waiting.sizes)
+    table = pending_table(rows, now or clock.now(), all_namespaces=several, sizes=waiting.sizes)
     output.show_table(table, wide=call.output is Output.WIDE)
     if total > len(rows):
         output.note(f"{total - len(rows)} more pending; --limit shows more")

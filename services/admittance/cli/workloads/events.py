@@ -42,6 +42,7 @@ def _types(_ctx: click.Context, _start: str) -> Sequence[str]:
 @follow
 @option("--since TIME", "Only events since: 10m, 2h, or 2026-02-07T00:10:00Z.")
 @option("--until TIME", "Only events before: the same forms.")
+@option("--at MOMENT", "Only events up to then: a sequence of the log, or the same forms.")
 @all_namespaces
 async def events(
     call: Call,
@@ -54,6 +55,7 @@ async def events(
     follow: bool,
     since: str | None,
     until: str | None,
+    at: str | None,
     all_namespaces: bool,
 ) -> None:
     """Show events from the log, oldest first: of one workload, or of all.
@@ -67,12 +69,15 @@ async def events(
         if workload is not None:
             raise BadInput("the workload is given twice: leave out --workload")
         workload = kinds.workload_target(kind, name)
-    if follow and until is not None:
-        raise BadInput("--until does not go with --follow")
+    if follow and (until is not None or at is not None):
+        raise BadInput(f"{'--at' if until is None else '--until'} does not go with --follow")
+    if until is not None and at is not None:
+        raise BadInput("--at does not go with --until")
     now = clock.now()
     moment = None if since is None else times.moment_of(since, "--since", now)
     end = None if until is None else times.moment_of(until, "--until", now)
-    narrowed = requests.facts.narrowing(types or (), queue, end, spelled="--types")
+    then = None if at is None else times.past_moment(at, "--at", now)
+    narrowed = requests.facts.narrowing(types or (), queue, end, then, spelled="--types")
     namespace = None if all_namespaces else call.namespace
     after = 0
     async with link(call) as bus:

@@ -39,13 +39,13 @@ async def explain(call: Call, name: str, at: str | None) -> None:
 async def _explain_then(call: Call, name: str, at: At) -> None:
     """Explains why the workload waited at a moment of the past."""
     from admittance.cli.show import explanations
+    from admittance.cli.support.moments import located
 
     async with link(call) as bus:
-        moment = await requests.then.moment(bus, at, call.namespace)
+        moment = await located(call, bus, at)
         answer = await requests.then.explanation_then(bus, name, call.namespace, moment.sequence)
     if output.show_value(explanations.value_of(call, name, answer, ()), call.output):
         return
     if call.output is Output.WIDE:
         output.cut_nothing()
-    output.note(f"as of {moment.time:%Y-%m-%dT%H:%M:%SZ}, after fact {moment.sequence} of the log")
     explanations.show(answer, (), moment.time)

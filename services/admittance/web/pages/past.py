@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Final
+from functools import wraps
+from typing import Final, TypeAlias
 from urllib.parse import urlencode
 
 import msgspec
@@ -20,7 +21,7 @@ from admittance.events.requests.queues import NodeStatus
 from admittance.runtime import clock
 from admittance.web.pages.queues import folded
 from admittance.web.paths import workload_path
-from admittance.web.rendering import page, skipped
+from admittance.web.rendering import page, skipped, wants_json
 from admittance.web.sessions import Session
 from admittance.web.views import past as past_view
 from admittance.web.views import pending as pending_view
@@ -29,8 +30,13 @@ from admittance.web.views import workload as workload_view
 from admittance.web.views.details.manifest import manifest_of
 from admittance.web.views.frame import Frame
 from admittance.web.views.missing import Missing
+from admittance.web.views.past import takes_longer
 
 TREES_MAX: Final = 50
+AT_ONCE_MAX: Final = 3_000
+"""From more messages of the log a page is made only if the address says so."""
+SLOW: Final = "slow"
+Page: TypeAlias = Callable[[Request, Session], Awaitable[Response]]
 
 
 def is_asked(request: Request) -> bool:
@@ -52,22 +58,53 @@ def _at(request: Request) -> int | datetime:
         ) from None
 
 
-async def _moment(client: Client, at: int | datetime, namespace: str | None) -> Moment:
-    """The moment. Raises BadInput for one that is not known, with the first one that is."""
+class _TakesLonger(Exception):
+    """The page of the moment is made from the log, which the person is asked about first."""
+
+    def __init__(self, moment: Moment) -> None:
+        super().__init__("the history of the bucket begins later")
+        self.moment = moment
+
+
+async def _moment(
+    request: Request, client: Client, at: int | datetime, namespace: str | None
+) -> Moment:
+    """The moment. Raises BadInput for one that is not known, with the first one that is, and
+    _TakesLonger."""
     try:
-        return await client.moment(at, namespace=namespace)
+        moment = await client.moment(at, namespace=namespace)
     except (NotAllowed, NotFound):
         raise
     except RequestFailed as error:
         raise BadInput(str(error)) from None
+    if moment.facts > AT_ONCE_MAX and not (SLOW in request.query_params or wants_json(request)):
+        raise _TakesLonger(moment)
+    return moment
 
 
+def _asks_first(show: Page) -> Page:
+    """The page, or one that says that it takes longer."""
+
+    @wraps(show)
+    async def asked(request: Request, session: Session) -> Response:
+        try:
+            return await show(request, session)
+        except _TakesLonger as longer:
+            query = [*request.query_params.multi_items(), (SLOW, "1")]
+            view = takes_longer(longer.moment, f"{request.url.path}?{urlencode(query)}")
+            frame = Frame(title=view.title, as_of=clock.now(), live=False)
+            return page(request, "missing.html", frame, view, session=session)
+
+    return asked
+
+
+@_asks_first
 async def workload(request: Request, session: Session) -> Response:
     """The page of a workload as it was."""
     namespace, name = request.path_params["namespace"], request.path_params["name"]
     client, path = session.client, workload_path(namespace, name)
     entries = [entry async for entry in client.events(name, namespace=namespace)]
-    moment = await _moment(client, _at_step(request, entries), namespace)
+    moment = await _moment(request, client, _at_step(request, entries), namespace)
     whole = request.query_params.get("explain") == "1"
     bar = past_view.workload_bar(path, moment, entries, clock.now(), whole=whole)
     frame = Frame(title=name, as_of=moment.time, live=False, past=bar)
@@ -78,7 +115,9 @@ async def workload(request: Request, session: Session) -> Response:
         return page(request, "missing.html", frame, absent, session=session, status=404)
     explained = await _explained(client, namespace, name, moment, whole=whole)
     known = [entry for entry in entries if entry.sequence <= moment.sequence]
-    made = workload_view.build(stored.workload(), explained, known, session.login, moment.time)
+    made = workload_view.build(
+        stored.workload(), explained, known, session.login, moment.time, past=True
+    )
     link = past_view.also_at(made.manifest, moment.sequence)
     view = msgspec.structs.replace(made, acts=(), manifest=link)
     return page(
@@ -92,11 +131,12 @@ async def workload(request: Request, session: Session) -> Response:
     )
 
 
+@_asks_first
 async def manifest(request: Request, session: Session) -> Response:
     """The manifest of a workload as it was stored."""
     namespace, name = request.path_params["namespace"], request.path_params["name"]
     client, back = session.client, workload_path(namespace, name)
-    moment = await _moment(client, _at(request), namespace)
+    moment = await _moment(request, client, _at(request), namespace)
     stored = await client.get("workload", name, namespace=namespace, at=moment.sequence)
     view = manifest_of(namespace, name, stored.plain())
     bar = past_view.bar(f"{back}/manifest", moment, clock.now())
@@ -125,6 +165,7 @@ async def _explained(
         return None
 
 
+@_asks_first
 async def pending(request: Request, session: Session) -> Response:
     """The workloads that were pending."""
     queue = request.query_params.get("queue", "").strip()
@@ -134,7 +175,7 @@ async def pending(request: Request, session: Session) -> Response:
     skip, client = skipped(request), session.client
     everywhere = not session.login.namespaces and not namespace
     space = None if everywhere else namespace or session.login.namespaces[0]
-    moment = await _moment(client, _at(request), space)
+    moment = await _moment(request, client, _at(request), space)
     reply = await client.pending(
         queue or None,
         skip=skip,
@@ -159,11 +200,12 @@ async def of_queue(request: Request, _: Session) -> Response:
     return RedirectResponse(f"/pending?{urlencode(query)}", 303)
 
 
+@_asks_first
 async def queues(request: Request, session: Session) -> Response:
     """The cohort trees as they were."""
     client = session.client
     namespace = session.login.namespaces[0] if session.login.namespaces else None
-    moment = await _moment(client, _at(request), namespace)
+    moment = await _moment(request, client, _at(request), namespace)
     at = moment.sequence
     reply = await client.queues(namespace=namespace, at=at)
     cohorts = {queue.domain: queue.cohort for queue in reply.cluster_queues if queue.cohort}

@@ -17,12 +17,14 @@ SIMILAR: Final = 0.5
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
-    """``near``: pages that may be meant; ``log``: facts about what was there."""
+    """``near``: pages that may be meant; ``log``: facts about what was there; ``more``: the page
+    that takes longer."""
 
     title: str
     text: str
     near: tuple[Link, ...] = ()
     log: tuple[LogRow, ...] = ()
+    more: Link | None = None
 
 
 def missing_workload(

@@ -13,13 +13,16 @@ from msgspec.structs import replace
 
 from admittance.events.requests.history import LogEntry
 from admittance.events.requests.past import Moment
+from admittance.web.views.missing import Missing
 from admittance.web.views.pending import PendingView
 from admittance.web.views.queues import QueuesView
-from admittance.web.views.words import Link, between
+from admittance.web.views.words import Link, between, took
 
 LACKS: Final = (
     "It has no machines, heartbeats, output or bookings of providers, and its actions are off."
 )
+FACTS_A_SECOND: Final = 5_000
+"""About how many messages of the log are folded in a second."""
 STEPS: Final = (timedelta(minutes=-60), timedelta(minutes=-10), timedelta(minutes=10))
 """How far the links of a page without a slider go from its moment."""
 
@@ -130,11 +133,31 @@ def _text(moment: Moment, now: datetime) -> str:
         f"This is the past: {moment.time:%Y-%m-%d %H:%M:%S} UTC, {ago} ago, after fact "
         f"{moment.sequence:,} of the log."
     )
-    if moment.lacks:
+    if moment.facts:
+        text += (
+            f" It was made from {moment.facts:,} messages of the log, since the history of the "
+            "bucket begins later."
+        )
+        if moment.lacks:
+            text += f" {moment.lacks:,} workloads of then cannot be made again."
+    elif moment.lacks:
         text += (
             f" {moment.lacks:,} writes just before it were not kept, so some of it may be older."
         )
     return text
+
+
+def takes_longer(moment: Moment, href: str) -> Missing:
+    """Says that the page of a moment before the history takes longer. ``href``: of that page."""
+    return Missing(
+        title="Before the history",
+        text=(
+            f"The history of the bucket begins later than {moment.time:%Y-%m-%d %H:%M:%S} UTC. The "
+            f"page can be made from {moment.facts:,} messages of the log, which takes about "
+            f"{took(1 + moment.facts / FACTS_A_SECOND)}."
+        ),
+        more=Link("Make it from the log", href),
+    )
 
 
 def _step(step: timedelta) -> str:

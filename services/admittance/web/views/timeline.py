@@ -198,9 +198,11 @@ PHASES: Final = {
 """The lanes of the job, by the names of spans, with the classes of their bars."""
 
 
-def build(spans: Sequence[Span], now: datetime, due: datetime | None = None) -> Timeline | None:
+def build(
+    spans: Sequence[Span], now: datetime, due: datetime | None = None, *, past: bool = False
+) -> Timeline | None:
     """The timeline of the spans of one trace; None without spans. ``due``: when the workload is
-    tried again."""
+    tried again. ``past``: ``now`` is a past moment."""
     roots = [span for span in spans if not any(span.parent_id == o.span_id for o in spans)]
     if not roots:
         return None
@@ -229,7 +231,7 @@ def build(spans: Sequence[Span], now: datetime, due: datetime | None = None) -> 
         due_text="" if shown_due is None else clock_time(shown_due, now, seconds=False),
         height=TOP + LINE * len(lanes) + 22,
         title=f"Timeline of {name}, {clock_time(start, now)} to {clock_time(last, now)}",
-        desc=_desc(spans, now),
+        desc=_desc(spans, now, "until then" if past else "until now"),
     )
 
 
@@ -310,13 +312,13 @@ def _rings(spans: Sequence[Span], axis: Axis, now: datetime) -> tuple[Ring, ...]
     return tuple(rings)
 
 
-def _desc(spans: Sequence[Span], now: datetime) -> str:
-    """The same as text."""
+def _desc(spans: Sequence[Span], now: datetime, still: str) -> str:
+    """The same as text. ``still``: the end of a stretch that has not ended."""
     said = []
     for span in sorted(spans, key=lambda span: span.start):
         if span.name in PHASES:
             since = clock_time(span.start, now)
-            to = f"to {clock_time(span.end, now)}" if span.end is not None else "until now"
+            to = f"to {clock_time(span.end, now)}" if span.end is not None else still
             said.append(f"{PHASES[span.name][0]} from {since} {to}.")
     shown = said[:DESCRIBED_MAX]
     left = len(said) - len(shown)

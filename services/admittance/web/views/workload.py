@@ -100,11 +100,12 @@ def build(
     output: Output | None = None,
     elements: Elements | None = None,
     dependents: Sequence[StoredWorkload] | None = None,
+    past: bool = False,
 ) -> WorkloadView:
     """The view of a stored workload. ``explained`` None: the scheduler does not answer.
     ``approvals``: its checks that wait for the verdict of a person. ``open_fact``, ``replayed``: as
     for `log_rows`. ``output``: of its job; None: it has none. ``elements``: of an array.
-    ``dependents``: what waits for it, None: not looked for."""
+    ``dependents``: what waits for it, None: not looked for. ``past``: ``now`` is a past moment."""
     meta, where = stored.metadata, phase(stored, now)
     reply = explained if explained is not None else ExplainReply()
     reason, message = (
@@ -128,7 +129,7 @@ def build(
         word=state(where),
         say=(Part(elements.say),)
         if elements is not None
-        else say(where, reason, message, verdicts, reply.variants),
+        else say(where, reason, message, verdicts, reply.variants, past=past),
         then=_next(reply, now),
         crumbs=tuple(part for part in (reply.cohort, reply.cluster_queue, meta.namespace) if part),
         facts=tuple(_facts(stored, reply, where, now)),
@@ -141,7 +142,9 @@ def build(
             role=login.role,
             now=now,
         ),
-        timeline=timeline.build(newest_trace(entries, meta.namespace, meta.name), now, due),
+        timeline=timeline.build(
+            newest_trace(entries, meta.namespace, meta.name), now, due, past=past
+        ),
         held=held_by(_holders(reply), reply.priority),
         checks=check_rows(stored.status.admission_checks, now),
         log=tuple(row for place, row in enumerate(rows) if place < LOG_ROWS or row.is_open),
@@ -192,9 +195,11 @@ def say(
     message: str,
     verdicts: Sequence[FlavorVerdict],
     variants: Sequence[VariantVerdict] = (),
+    *,
+    past: bool = False,
 ) -> tuple[Part, ...]:
     """The sentence. For a workload that waits for quota it has the numbers of its flavors.
-    ``variants``: of a parent."""
+    ``variants``: of a parent. ``past``: it is about a past moment."""
     short = [
         (verdict.flavor, room)
         for verdict in verdicts
@@ -208,7 +213,8 @@ def say(
     resource = short[0][1].resource
     of = [(flavor, room) for flavor, room in short if room.resource == resource]
     asked = amount(resource, max(room.taken + room.requested for _, room in of))
-    parts = [Part("It waits because no flavor takes its "), Part(asked, "bold"), Part(" now: ")]
+    parts = [Part("It waits because no flavor takes its "), Part(asked, "bold")]
+    parts.append(Part(" then: " if past else " now: "))
     for place, (flavor, room) in enumerate(of[:NAMED_MAX]):
         parts.append(Part(f"{', ' if place else ''}{flavor} is "))
         parts.append(Part(f"{number(resource, room.short)} short", "short"))

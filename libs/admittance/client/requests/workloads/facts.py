@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -18,12 +18,13 @@ NEWEST_MAX: Final = 500
 
 
 class Narrowing(msgspec.Struct, frozen=True, kw_only=True):
-    """Which facts are asked for: of these types, about workloads of this queue, before this time;
-    "", () and None: all."""
+    """Which facts are asked for: of these types, about workloads of this queue, before this time,
+    before this sequence; "", (), None and 0: all."""
 
     types: tuple[str, ...] = ()
     queue: str = ""
     until: datetime | None = None
+    before: int = 0
 
     def fields(self) -> dict[str, Any]:
         """The fields of the request."""
@@ -37,11 +38,16 @@ def narrowing(
     types: str | Sequence[str] = (),
     queue: str | None = None,
     until: datetime | None = None,
+    at: int | datetime | None = None,
     *,
     spelled: str = "types",
 ) -> Narrowing:
     """Raises BadInput for a type that no fact has. ``types``: with "-" or a space for "_", too; a
-    text may have several, with commas. ``spelled``: how the program names this argument."""
+    text may have several, with commas. ``at``: only facts up to this sequence or time.
+    ``spelled``: how the program names ``types``."""
+    if isinstance(at, datetime):
+        after = at + timedelta(microseconds=1)
+        until = after if until is None else min(until, after)
     given = types.split(",") if isinstance(types, str) else types
     chosen = [each.strip().lower().replace("-", "_").replace(" ", "_") for each in given]
     for each, written in zip(chosen, given, strict=True):
@@ -49,7 +55,10 @@ def narrowing(
             known = ", ".join(FACT_TYPES)
             raise BadInput(f'{spelled} "{written.strip()[:60]}" is not one of {known}')
     return Narrowing(
-        types=tuple(dict.fromkeys(filter(None, chosen))), queue=queue or "", until=until
+        types=tuple(dict.fromkeys(filter(None, chosen))),
+        queue=queue or "",
+        until=until,
+        before=at + 1 if isinstance(at, int) else 0,
     )
 
 
@@ -87,10 +96,9 @@ async def newest_facts(
         family=workload is not None and not also,
         newest_first=True,
         after=after,
-        before=before,
         since=since,
         limit=limit,
-        **narrowed.fields(),
+        **{**narrowed.fields(), "before": before or narrowed.before},
     )
     reply = await link.ask("events", query, EventsReply, namespace=namespace)
     check_applied(query, reply)

@@ -20,7 +20,7 @@ STATES: Final[Mapping[str, tuple[str, str]]] = {
         "have their quota and wait for their checks",
     ),
     Phase.EVICTING: ("is evicted", "are evicted"),
-    Phase.DEACTIVATED: ("is not tried now", "are not tried now"),
+    Phase.DEACTIVATED: ("is not tried", "are not tried"),
     Phase.REJECTED: ("was rejected by a check", "were rejected by a check"),
 }
 """How one and how several variants stand, by phase."""
