@@ -184,7 +184,7 @@ class SlotDecider:
             return step
         if work is None or row is None or not is_under_check(work):
             self._memory.reported.pop(slot, None)
-            if work is None and kept is None:
+            if work is None:
                 self._memory.last_requests.pop(slot, None)
                 self._memory.blocked.pop(slot, None)
             return None

@@ -79,8 +79,12 @@ def test_variants_may_come_in_any_order_and_more_than_once() -> None:
 
 
 def test_a_finished_family_leaves_memory() -> None:
-    house = FamilyController().family().assign("b").happens(facts.Finished(**J))
+    house = FamilyController().family().assign("b")
+    workloads = house.controller.workloads
+    assert sorted(workloads.family_names("ns", B)) == ["j", A, B, C]
+    house.happens(facts.Finished(**J))
     assert house.workloads() == []
-    assert house.controller.workloads.must_load(key_of_workload(B))
+    assert workloads.must_load(key_of_workload(B))
+    assert workloads.family_names("ns", B) == []
     house.happens(*[facts.Ungated(namespace="ns", name=B), facts.Aggregated(**J)])
     assert house.workloads() == []

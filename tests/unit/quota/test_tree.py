@@ -137,6 +137,9 @@ def test_a_level_counts_the_guaranteed_quota_of_the_queue_once() -> None:
     assert borrow_level(cell(tree, "a"), 4) == (0, True)
     assert borrow_level(cell(tree, "a"), 9) == (1, True)
     assert borrow_level(cell(tree, "a"), 10) == (2, False)
+    tree.set_cohort("root", "top", quota(5))
+    tree.set_cohort("co", "root", quota(20, lend=0))
+    assert borrow_level(cell(tree, "a"), 30) == (2, True), "co lends its 20 to no other cohort"
 
 
 def test_inactive_queues_do_not_count_in_heights() -> None:

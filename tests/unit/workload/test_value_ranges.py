@@ -180,7 +180,10 @@ def test_quota_of_an_admission_must_be_a_quantity(status: Status, spec: dict[str
 def test_a_pod_set_of_a_spec_has_up_to_the_largest_number_of_pods(
     count: int, expected: bool
 ) -> None:
-    value = a_value(spec={"podSets": [{"name": "main", "count": count, "template": {}}]})
+    pod_sets = [
+        {"name": f"set-{at}", "count": n, "template": {}} for at, n in enumerate((1, count))
+    ]
+    value = a_value(spec={"podSets": pod_sets})
     assert is_read(value, read_whole) is expected
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -318,6 +319,29 @@ def test_a_second_admitted_variant_is_evicted(
     condition = find(family.variants[evicted], Type.EVICTED)
     assert condition is not None
     assert condition.message == message
+
+
+LATE, SOON = (RequeueState(requeue_at=NOON + timedelta(seconds=at)) for at in (60, 30))
+NOW = RequeueState(requeue_at=NOON)
+
+
+@pytest.mark.parametrize(
+    ("mid", "best", "tags", "waits"),
+    [
+        (a_variant("mid", requeue_state=SOON), LATE, TAGS[:2], SOON),
+        (a_variant("mid", requeue_state=SOON), LATE, TAGS, None),
+        (a_variant("mid", "!Requeued", requeue_state=NOW), LATE, TAGS[:2], None),
+        (a_variant("mid", "QuotaReserved", admission=ON_MID, requeue_state=SOON), LATE,
+            TAGS[:2], None),
+    ],
+)  # fmt: skip
+def test_a_parent_waits_while_each_of_its_variants_waits_for_a_time(
+    mid: StoredWorkload, best: RequeueState, tags: tuple[Tag, ...], waits: RequeueState | None
+) -> None:
+    rules = FamilyRules("UpgradeOnly", "", tags)
+    family = _family(a_parent(), mid, a_variant("best", requeue_state=best), families=rules)
+    reconcile(family, requested=True)
+    assert family.existing_parent().status.requeue_state == waits
 
 
 BACKOFF = RequeueState(count=2, requeue_at=NOON)

@@ -276,12 +276,12 @@ def _active(check: AdmissionCheck, report: tuple[str, str, str], clock: datetime
     """Returns the Active condition of the check from a report with status, reason and message."""
     status, reason, message = report
     before = active_of(check)
-    unmoved = before is not None and before.status == status
+    since = before.last_transition_time if before is not None and before.status == status else clock
     return Condition(
         type=ACTIVE,
         status=status,
         reason=reason,
         message=message,
-        last_transition_time=before.last_transition_time if before and unmoved else clock,
+        last_transition_time=since,
         observed_generation=check.metadata.generation,
     )

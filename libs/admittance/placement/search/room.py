@@ -126,12 +126,8 @@ class Room:
         """How many pods with these requests fit, at most ``most``."""
         free = self.free
         for resource, amount in requests:
-            here = free.get(resource, 0)
-            if here < amount * most:
-                most = here // amount
-                if most <= 0:
-                    return 0
-        return most
+            most = min(most, free.get(resource, 0) // amount)
+        return max(0, most)
 
     def take(self, requests: Amounts, count: int) -> dict[str, tuple[str, ...]]:
         """Takes the room of ``count`` pods, which must fit. Returns the ids of their units by

@@ -34,11 +34,10 @@ def still_limited(
     limited = set()
     for cls in queue.parked_classes:
         first = cls.first()
-        assert cls.parked is not None and first is not None
-        if cls.parked.reason == reasons.WAITING_FOR_USER_LIMIT:
-            refusal = limit_refusal(queue.limits, first[3])
-            if refusal is not None:
-                cls.parked = refusal
-                cls.scan = ScanRecord(domain.seen, now, first[3], None)
-                limited.add(cls)
+        assert first is not None
+        refusal = limit_refusal(queue.limits, first[3])
+        if refusal is not None:
+            cls.parked = refusal
+            cls.scan = ScanRecord(domain.seen, now, first[3], None)
+            limited.add(cls)
     return limited

@@ -217,11 +217,8 @@ def after_stop(family: FamilyTransition) -> None:
     kind = evicted.reason if evicted is not None else reasons.VARIANT_EVICTED
     if worse is not None and holds_quota(worse):
         stopping = find_true(worse, Type.EVICTED)
-        if stopping is None:
-            message = evicted.message if evicted is not None else ""
-            family.put(name, evict(worse, kind, message, family.context))
-            worse = family.variants[name]
-        elif kind == reasons.VARIANT_EVICTED:
+        assert stopping is not None, "it was evicted with its parent"
+        if kind == reasons.VARIANT_EVICTED:
             kind = stopping.reason
         family.put(name, wake_if_over(release(worse, family.context), family.context))
     requeued = find(parent, Type.REQUEUED)

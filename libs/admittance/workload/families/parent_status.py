@@ -15,7 +15,14 @@ from msgspec.structs import replace
 from admittance.api.meta import Condition
 from admittance.api.workload import RequeueState, VariantRow
 from admittance.events import reasons
-from admittance.family import STOPPED, ActivityReason, DesiredState, begins, changes_next
+from admittance.family import (
+    STOPPED,
+    ActivityReason,
+    DesiredState,
+    FamilyRules,
+    begins,
+    changes_next,
+)
 from admittance.workload.change import with_condition, with_status
 from admittance.workload.conditions import (
     PendingReason,
@@ -60,7 +67,7 @@ def update_parent_status(family: FamilyTransition, *, requested: bool = False) -
     outbox: tuple[OutboxEntry, ...] = ()
     if before is None or before.reason != reason:
         outbox = (OutboxEntry(what="pending", reason=reason, message=message),)
-    if outbox or before is None or before.message != message:
+    if before is None or (before.reason, before.message) != pending:
         updated = with_condition(
             updated, Type.QUOTA_RESERVED, False, reason, message, now=family.now
         )
@@ -84,26 +91,27 @@ def _wait(family: FamilyTransition, desired: dict[str, DesiredState]) -> Requeue
     state = parent.status.requeue_state
     if holds_quota(parent) or is_false(parent, Type.REQUEUED):
         return state
-    requeue_at = _first_time(family, desired) if _waits_only_for_variants(family, parent) else None
+    rules = _rules_of_waiting(family, parent)
+    requeue_at = _first_time(family, rules, desired) if rules is not None else None
     if requeue_at is None:
         return no_wait(state)
     return RequeueState(count=state.count if state is not None else None, requeue_at=requeue_at)
 
 
-def _first_time(family: FamilyTransition, desired: dict[str, DesiredState]) -> datetime | None:
+def _first_time(
+    family: FamilyTransition, rules: FamilyRules, desired: dict[str, DesiredState]
+) -> datetime | None:
     """The earliest time for which a variant of the family waits; None: a variant waits for no time,
     or does not exist yet."""
     parent = family.existing_parent()
     tags = {head(family.variants[name]).variant for name in desired if name in family.variants}
-    if family.rules is None or any(
-        tag.name not in tags for tag in wanted_tags(parent, family.rules)
-    ):
+    if any(tag.name not in tags for tag in wanted_tags(parent, rules)):
         return None
     times: list[datetime] = []
     for name, wanted in desired.items():
         variant = family.variants[name]
         if wanted.why is ActivityReason.CREATE_DELAY:
-            at = begins(parent_state(parent), family.rules, head(variant).variant)
+            at = begins(parent_state(parent), rules, head(variant).variant)
         elif wanted.active:
             state = variant.status.requeue_state
             waits = phase(variant, family.now) is Phase.BACKOFF
@@ -118,14 +126,15 @@ def _first_time(family: FamilyTransition, desired: dict[str, DesiredState]) -> d
     return min(times, default=None)
 
 
-def _waits_only_for_variants(family: FamilyTransition, parent: StoredWorkload) -> bool:
-    """Whether the family waits only for its variants."""
-    return (
+def _rules_of_waiting(family: FamilyTransition, parent: StoredWorkload) -> FamilyRules | None:
+    """The rules of a family that waits only for its variants; None: it also waits for other things,
+    or has no rules."""
+    waits = (
         head(parent).active
         and not is_held(parent)
         and pending_reason(parent, family.parent_context) is None
-        and family.rules is not None
     )
+    return family.rules if waits else None
 
 
 def _reason(
@@ -135,9 +144,10 @@ def _reason(
     wait."""
     if holds_quota(parent) or is_false(parent, Type.REQUEUED):
         return None
-    if not _waits_only_for_variants(family, parent) or family.rules is None:
+    rules = _rules_of_waiting(family, parent)
+    if rules is None:
         return None
-    if not wanted_tags(parent, family.rules):
+    if not wanted_tags(parent, rules):
         allowed = ", ".join(sorted(allowed_flavors(parent) or ()))
         return PendingReason(
             reasons.NO_MATCHING_FLAVOR, f"The queue offers none of the flavors: {allowed}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from admittance.api.workload import ReclaimablePod
-from admittance.events.requests.queues import PendingQuery
+from admittance.events.requests.queues import PendingQuery, Queues
 from admittance.scheduling.state.config import Config, UsageFairSharing
 from support.builders import NOON
 from support.cores.stepped_scheduler import SteppedScheduler, groups
@@ -65,7 +65,8 @@ def test_workloads_over_the_limit_wait_and_block_no_other(strategy: str) -> None
             {"perUser": {"cpu": 0}}, {}, [("x", "ada", "1", {})], [], id="0 allows nothing"
         ),
         pytest.param(
-            {}, {}, [("x", "ada", "4", {}), ("y", "ada", "0", {})], ["x", "y"],
+            {}, {}, [("x", "ada", "4", {}), ("y", "ada", "", {"pods": [{"requests": {}}]})],
+            ["x", "y"],
             id="a workload that asks for nothing of the resource is not limited",
         ),
         pytest.param(
@@ -122,13 +123,15 @@ def with_quota_of_pods(**spec: Any) -> Office:
 
 
 def test_pods_count_where_the_queue_has_quota_of_pods() -> None:
-    office = with_quota_of_pods(perUser={"pods": 3})
-    office.job("two", "ada", pods=[{"count": 2, "requests": {"cpu": "1"}}])
+    office = with_quota_of_pods(perUser={"pods": 3, "cpu": 9})
+    office.job("two", "ada", pods=[{"count": 2, "requests": {}}])
     office.job("more", "ada", pods=[{"count": 2, "requests": {"cpu": "1"}}])
     assert office.settle() == ["two"]
     assert office.why("more").message == (
         "user ada may hold 3 pods in ClusterQueue a and holds 2; the workload asks for 2 more"
     )
+    (status,) = office.core.queues(Queues(cluster_queue="a")).cluster_queues
+    assert [(row.resource, row.held) for row in status.persons] == [("cpu", 0), ("pods", 2)]
 
 
 def test_the_limit_counts_all_flavors_and_borrowed_quota_together() -> None:
@@ -309,16 +312,17 @@ def test_usage_of_local_queues_orders_the_workloads_within_the_limits() -> None:
 
 def test_an_explanation_says_that_the_own_limit_is_what_a_workload_waits_for() -> None:
     office = Office()
-    office.jobs(a1="ada", a2="ada", b1="bob", a3="ada")
+    office.jobs(a1="ada", a2="ada", b1="bob")
+    office.job("a3", "ada", "4")
     office.settle()
     answer = office.why("a3")
     assert (answer.reason, answer.message) == (
         LIMITED,
-        "user ada may hold 4 cpu in ClusterQueue a and holds 4; the workload asks for 2 more",
+        "user ada may hold 4 cpu in ClusterQueue a and holds 4; the workload asks for 4 more",
     )
     assert answer.parked
     assert answer.unblocked_by == (
-        "2 cpu less held by user ada in ClusterQueue a (held by ns/a1, ns/a2)",
+        "4 cpu less held by user ada in ClusterQueue a (held by ns/a1, ns/a2)",
     )
     assert answer.holders == ("ns/a1", "ns/a2")
 
@@ -338,12 +342,17 @@ def test_an_explanation_lists_the_holders_of_the_limited_resource() -> None:
 
 
 def test_an_explanation_says_that_a_workload_alone_is_over_the_limit() -> None:
-    office = Office()
-    office.job("big", "ada", "6")
+    office = Office(perLabel={"team": {"cpu": 2}})
+    office.jobs(a1="ada")
+    office.job("big", "ada", "4", labels={"team": "red"})
     office.settle()
     answer = office.why("big")
-    assert answer.message == "user ada may hold 4 cpu in ClusterQueue a; the workload asks for 6"
-    assert answer.unblocked_by == ("2 more cpu in perUser of ClusterQueue a, or a smaller request",)
+    assert answer.message == (
+        "label team=red may hold 2 cpu in ClusterQueue a; the workload asks for 4"
+    )
+    assert answer.unblocked_by == (
+        "2 more cpu in perLabel[team] of ClusterQueue a, or a smaller request",
+    )
 
 
 def test_a_refusal_is_published_once_for_each_workload_over_the_limit() -> None:

@@ -342,7 +342,7 @@ def test_a_variant_without_a_known_parent_is_explained() -> None:
     assert why.unblocked_by == ("its parent workload, which is not known yet",)
 
 
-def lacks_four_cpus(priority: int) -> FamilyScheduler:
+def lacks_four_cpus(priority: int, **spec: Any) -> FamilyScheduler:
     """Variant a-better asks for 20 cpus, of which its family holds 16; workload r, with this
     priority, holds the other four."""
     scheduler = FamilyScheduler()
@@ -354,6 +354,7 @@ def lacks_four_cpus(priority: int) -> FamilyScheduler:
         resourceGroups=both(flavors, "20", shared="all"),
         concurrentAdmission=explicit(*flavors, shared="all"),
         **LOWER,
+        **spec,
     )
     scheduler.job("gpus", "cq", [(1, {"gpu": "8"})], age=100)
     scheduler.settle()
@@ -368,6 +369,8 @@ def lacks_four_cpus(priority: int) -> FamilyScheduler:
 
 
 def test_a_variant_is_explained_beyond_what_its_family_holds() -> None:
+    limited = lacks_four_cpus(priority=0, perUser={"cpu": 20}).why("a-better")
+    assert limited.message.endswith("and holds 20; the workload asks for 4 more")
     scheduler = lacks_four_cpus(priority=0)
     why = scheduler.why("a-better")
     assert why.holders == ("ns/r",)

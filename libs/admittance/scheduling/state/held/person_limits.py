@@ -75,7 +75,7 @@ class Person:
 
     __slots__ = ("__weakref__", "held", "is_any", "limit", "name")
 
-    def __init__(self, limit: Limit, name: str, *, is_any: bool = False) -> None:
+    def __init__(self, limit: Limit, name: str, *, is_any: bool) -> None:
         self.limit = limit
         self.name = name
         self.is_any = is_any
@@ -125,7 +125,7 @@ class PersonLimits:
 
     __slots__ = ("_counted", "_persons", "_resources", "partial", "written")
 
-    def __init__(self, written: Written, *, partial: bool = True) -> None:
+    def __init__(self, written: Written, *, partial: bool) -> None:
         self.written = written
         self.partial = partial
         every = (written.own, *written.local.values())
@@ -149,7 +149,7 @@ class PersonLimits:
                 name = value
             person = self._persons.get((limit, name))
             if person is None:
-                person = self._persons[limit, name] = Person(limit, name)
+                person = self._persons[limit, name] = Person(limit, name, is_any=False)
             persons.append(person)
         return tuple(persons)
 
@@ -192,7 +192,7 @@ class PersonLimits:
                 if resource in self._resources:
                     total[resource] = total.get(resource, 0) + much
             for resource, much in total.items():
-                largest[resource] = max(largest.get(resource, 0), much)
+                largest[resource] = max(largest.get(resource, much), much)
         return largest
 
     # Questions. -----------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class PersonLimits:
         excess: Excess | None = None
         for person in self.persons_of(workload):
             for resource, most in person.limit.most:
-                much, held = asked.get(resource, 0), person.held[resource]
+                much, held = asked.get(resource), person.held[resource]
                 if much and held + much > most:
                     found = Excess(person, resource, much, held, most)
                     if found.is_lasting:
@@ -228,8 +228,9 @@ class PersonLimits:
                 continue
             person = Person(limit, labels.get(limit.label, ""), is_any=not limit.label)
             for resource, most in limit.most:
-                if asked.get(resource, 0) > most:
-                    return Excess(person, resource, asked[resource], 0, most)
+                much = asked.get(resource)
+                if much is not None and much > most:
+                    return Excess(person, resource, much, person.held[resource], most)
         return None
 
     def fewest(self, shape: RequestShape) -> RequestShape:
@@ -273,9 +274,9 @@ def written_limits(catalog: Catalog, name: str) -> Written | None:
 def local_limits(catalog: Catalog, key: Key) -> tuple[Limit, ...]:
     """Returns the limits in the manifest of a LocalQueue, of the resources of which its
     ClusterQueue has quota."""
-    local = catalog.local_queues.get(key)
-    queue = catalog.cluster_queues.get(local.spec.cluster_queue) if local is not None else None
-    if local is None or queue is None:
+    local = catalog.local_queues[key]
+    queue = catalog.cluster_queues.get(local.spec.cluster_queue)
+    if queue is None:
         return ()
     return tuple(_limits(local.spec, f"LocalQueue {key[0]}/{key[1]}", queue.spec))
 
