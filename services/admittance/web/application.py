@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import nullcontext
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -75,9 +74,14 @@ def application(
             session = await door.session(request)
             if session is None:
                 return _to_sign_in(request)
-            again = REPAINTS in request.headers
-            with sessions.rests.answering() if again else nullcontext():
+
+            async def make() -> Response:
                 return await _answered(request, session, lambda: show(request, session))
+
+            if REPAINTS not in request.headers:
+                return await make()
+            with sessions.rests.answering():
+                return await session.answers.of(str(request.url), session.follower.moment, make)
 
         return answer
 

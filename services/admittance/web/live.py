@@ -51,6 +51,11 @@ class Follower:
         self._known = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def moment(self) -> tuple[int, int]:
+        """Changes with each change that the streams say."""
+        return self.sequence, self._changes
+
     async def events(self, last: int) -> AsyncIterator[dict[str, str]]:
         """The events of one stream. ``last``: the sequence that the browser has seen. The first
         event comes as soon as the newest sequence is known, so that a page that was away asks

@@ -16,9 +16,12 @@ from admittance.runtime import clock
 QUICK_SECONDS: Final = 0.1
 QUICK: Final = 4
 """Pages rest so many times as long as their answers took together, up to `QUICK_SECONDS`."""
-FURTHER: Final = 9
-"""They rest so many times as long as their answers took beyond that."""
-REST_MAX_SECONDS: Final = 2.0
+FURTHER: Final = 19
+"""They rest so many times as long as their answers took beyond that: then pages take a twentieth of
+the time."""
+REST_MAX_SECONDS: Final = 5.0
+HELD_BACK_SECONDS: Final = 2.0
+"""So long other pages wait for an answer that does not come."""
 
 
 def rest_after(busy: float) -> float:
@@ -66,5 +69,4 @@ class Rests:
         if not self._open:
             return max(0.0, self._ended + rest_after(self._busy) - now)
         took = now - self._began
-        # The pages of all others do not wait longer for an answer that does not come.
-        return rest_after(self._busy + took) if took < REST_MAX_SECONDS else 0.0
+        return rest_after(self._busy + took) if took < HELD_BACK_SECONDS else 0.0

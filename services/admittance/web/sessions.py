@@ -18,6 +18,7 @@ from admittance.client import Client
 from admittance.client.errors import ClientError, Closed
 from admittance.runtime import chance, clock
 from admittance.runtime.nats.connection_options import NO_OPTIONS, ConnectionOptions
+from admittance.web.kept.answers import SharedAnswers
 from admittance.web.kept.facts import KeptFacts
 from admittance.web.kept.starts import KeptStarts
 from admittance.web.live import Follower
@@ -46,8 +47,8 @@ class Target(NamedTuple):
 
 class Session:
     """A signed-in person. ``csrf``: the secret that each form of the session has. ``ended``: set
-    when the session is over. ``facts``, ``starts``: of the workloads that it shows; ``replayed``:
-    decisions that were decided again, by sequence."""
+    when the session is over. ``answers``: those that its open pages share; ``facts``, ``starts``:
+    of the workloads that it shows; ``replayed``: decisions that were decided again, by sequence."""
 
     def __init__(self, client: Client, rests: Rests) -> None:
         self.client = client
@@ -55,6 +56,7 @@ class Session:
         self.csrf = chance.token_hex(SECRET_BYTES)
         self.ended = asyncio.Event()
         self.follower = Follower(client, self.ended, rests)
+        self.answers = SharedAnswers()
         self.facts = KeptFacts(client)
         self.starts = KeptStarts(client)
         self.used = clock.monotonic()
