@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo pictures test thorough test-pythons test-packages test-plugins test-cgroup2 test-deploy up hunt mutants bench chaos-cluster lint schema lock sbom clean
+.PHONY: help install demo pictures test thorough test-pythons test-packages test-plugins test-cgroup2 test-deploy up hunt mutants bench bytecodes chaos-cluster lint schema lock sbom clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -86,6 +86,9 @@ mutants: $(STAMP)  ## COUNT random changes of the pure cores, and those that no 
 
 bench: $(STAMP)  ## Kueue's scheduler benchmark against the embedded system
 	$(BIN)/admit bench benchmarks/baseline.yaml
+
+bytecodes: $(STAMP)  ## records how many bytecodes of Python a workload takes, which a test compares
+	$(BIN)/python -m benchmarks.bytecodes --write
 
 chaos-cluster: $(STAMP)  ## 2,000 jobs on three locked servers that are killed and paused, ten minutes
 	$(BIN)/python -m benchmarks.chaos --servers 3 --locked
