@@ -95,7 +95,7 @@ _API: Final[tuple[tuple[str, type[msgspec.Struct], type[msgspec.Struct], str], .
     ("logs", history.Logs, history.LogsReply, "namespace"),
     ("timers", services.Timers, services.TimersReply, "all"),
     ("machines", machines.Machines, machines.MachinesReply, "all"),
-    ("budgets", budgets.Budgets, budgets.BudgetsReply, "all"),
+    ("budgets", budgets.Budgets, budgets.BudgetsReply, "both"),
     ("families", services.Families, services.FamiliesReply, "all"),
     ("arrays", services.Arrays, services.ArraysReply, "all"),
     ("providers", services.Providers, services.ProvidersReply, "all"),

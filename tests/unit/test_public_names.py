@@ -263,7 +263,7 @@ SUBJECTS = """
     admit.api.logs.{namespace}
     admit.api.timers
     admit.api.arrays
-    admit.api.budgets
+    admit.api.budgets admit.api.budgets.{namespace}
     admit.api.families
     admit.api.machines
     admit.api.providers

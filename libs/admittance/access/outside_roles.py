@@ -59,8 +59,9 @@ RUNNER_FACTS: Final = tuple(
     key for key in subjects.WORKLOAD_FACTS if key in subjects.JOB or key == "finished"
 )
 NAMESPACE_QUESTIONS: Final = (
-    "events", "explain", "files", "fit", "forecast", "logs", "objects", "pending", "queues",
-    "replay", "runners", "settled", "simulate", "usage", *(f"{THEN}{what}" for what in ABOUT),
+    "budgets", "events", "explain", "files", "fit", "forecast", "logs", "objects", "pending",
+    "queues", "replay", "runners", "settled", "simulate", "usage",
+    *(f"{THEN}{what}" for what in ABOUT),
 )  # fmt: skip
 """Requests ``admit.api.<what>.<ns>`` that users may ask about their namespaces."""
 GENERAL_QUESTIONS: Final = (

@@ -321,7 +321,7 @@ def budget_controller(user: User) -> Permissions:
     )
     subscribe = (
         *_listens(user, service),
-        *rules("answer requests", "admit.api.budgets"),
+        *rules("answer requests", "admit.api.budgets", "admit.api.budgets.*"),
         *rules("receive withdrawals", f"admit.check.withdrawn.{controller}.*.*"),
     )
     return Permissions(publish, subscribe)

@@ -66,6 +66,7 @@ class BudgetRules:
         self.window = spec.window
         self.longest = spec.max_delay_seconds
         self.unit = f"{spec.currency or COST}" if spec.unit == COST else spec.unit
+        self.per = spec.per
         self._by = _BY[spec.per]
         self._limit = None if spec.limit is None else parse(spec.limit)
         self._limits = {name: parse(limit) for name, limit in spec.limits.items()}

@@ -23,18 +23,65 @@ def state_of(decisions: BudgetDecisions, name: str, now: datetime) -> BudgetStat
     """The state of a stored budget. ``decisions`` has read the sums of its window; else the state
     has no accounts."""
     rules, checks = decisions.rules_of(name), decisions.checks_of(name)
-    if rules is None or not checks:
+    if rules is None:
         return BudgetState(budget=name)
-    window = window_of(rules.window, now)
+    if not checks:
+        return BudgetState(budget=name, per=rules.per, window=rules.window, unit=rules.unit)
     accounts = accounts_of(rules, decisions.accounts(checks[0], now) or {})
+    return _state(rules, checks, accounts, _waits(decisions, checks, now), now)
+
+
+def state_in(
+    decisions: BudgetDecisions, name: str, namespace: str, now: datetime
+) -> BudgetState | None:
+    """What is the namespace's own of the state of a budget: its account and those of its
+    LocalQueues, and its workloads that wait. None: it has neither. Accounts of ClusterQueues and
+    users count what other namespaces use, and are left out."""
+    rules, checks = decisions.rules_of(name), decisions.checks_of(name)
+    if rules is None or not checks:
+        return None
+    known = decisions.accounts(checks[0], now) or {}
+    if rules.per == "Namespace" and rules.limit_of(namespace) is not None:
+        known.setdefault(namespace, Account(namespace))
+    accounts = [
+        account
+        for account in accounts_of(rules, known)
+        if (rules.per == "Namespace" and account.name == namespace)
+        or (rules.per == "LocalQueue" and account.name.startswith(f"{namespace}/"))
+    ]
+    waits = {
+        about: until
+        for about, until in _waits(decisions, checks, now).items()
+        if about.namespace == namespace
+    }
+    return _state(rules, checks, accounts, waits, now) if accounts or waits else None
+
+
+def _waits(
+    decisions: BudgetDecisions, checks: Sequence[str], now: datetime
+) -> dict[WorkloadName, datetime | None]:
     waits: dict[WorkloadName, datetime | None] = {}
     for check in checks:
         waits.update(decisions.waits_for(check, now))
+    return waits
+
+
+def _state(
+    rules: BudgetRules,
+    checks: Sequence[str],
+    accounts: Sequence[BudgetAccount],
+    waits: Mapping[WorkloadName, datetime | None],
+    now: datetime,
+) -> BudgetState:
+    window = window_of(rules.window, now)
     asked = [about for about, until in waits.items() if until is None]
     later = [(until, about) for about, until in waits.items() if until is not None]
     waiting = [*sorted(asked), *[about for _, about in sorted(later)]]
     return BudgetState(
-        budget=name,
+        budget=rules.name,
+        per=rules.per,
+        window=rules.window,
+        unit=rules.unit,
         checks=tuple(checks),
         window_begin=datetime.fromtimestamp(window.begin, UTC),
         window_end=datetime.fromtimestamp(window.end, UTC),

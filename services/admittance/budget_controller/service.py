@@ -21,10 +21,11 @@ from admittance.api.budgets import BUDGET_CONTROLLER, Budget
 from admittance.api.checks import AdmissionCheck
 from admittance.budget_controller.usage_reader import UsageReader
 from admittance.budgets.decisions import BudgetDecisions, BudgetVerdict
-from admittance.budgets.states import ACCOUNTS_MAX, state_of
+from admittance.budgets.states import ACCOUNTS_MAX, state_in, state_of
 from admittance.checks import AdmissionCheckController, Later, Request
 from admittance.checks.controller import CheckService
 from admittance.events.requests.budgets import Budgets, BudgetsReply, BudgetState
+from admittance.events.subjects import namespace_of_request
 from admittance.lease import service_domain
 from admittance.runtime import clock
 from admittance.runtime.bus.bucket import Entry, apply_each, follow_bucket, follow_until
@@ -215,10 +216,11 @@ class BudgetReconciler:
 
     async def _serve_requests(self) -> None:
         await self._checks_loaded.wait()
-        endpoints = {"admit.api.budgets": self._budgets}
+        endpoints = {"admit.api.budgets": self._budgets, "admit.api.budgets.*": self._budgets}
         self._serving = await micro.serve(self._bus.nc, SERVICE, self._settings.instance, endpoints)
 
-    async def _budgets(self, data: bytes, _subject: str) -> BudgetsReply:
+    async def _budgets(self, data: bytes, subject: str) -> BudgetsReply:
+        namespace = namespace_of_request(subject)
         asked = msgspec.json.decode(data, type=Budgets) if data else Budgets()
         if self._needed.is_set():
             await self._loaded.wait()
@@ -231,13 +233,19 @@ class BudgetReconciler:
             for name in self.decisions.budgets()
             if (name == asked.budget if asked.budget else name > asked.after)
         ]
-        now, states, accounts = clock.now(), list[BudgetState](), 0
-        for name in names[: max(1, asked.limit)]:
-            states.append(state_of(self.decisions, name, now))
-            accounts += len(states[-1].accounts)
-            if accounts >= ACCOUNTS_MAX:
+        now, states, accounts, read = clock.now(), list[BudgetState](), 0, 0
+        for name in names:
+            if len(states) >= max(1, asked.limit) or accounts >= ACCOUNTS_MAX:
                 break
-        return BudgetsReply(budgets=tuple(states), more=len(names) > len(states))
+            read += 1
+            if namespace:
+                state = state_in(self.decisions, name, namespace, now)
+            else:
+                state = state_of(self.decisions, name, now)
+            if state is not None:
+                states.append(state)
+                accounts += len(state.accounts)
+        return BudgetsReply(budgets=tuple(states), more=len(names) > read)
 
     async def _refresh(self) -> None:
         """Keeps the states for the metrics, while there is a check."""

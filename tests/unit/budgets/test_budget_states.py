@@ -9,7 +9,7 @@ import pytest
 
 from admittance.api.workload import RequeueState
 from admittance.budget_controller.service import values_of
-from admittance.budgets.states import WAITING_MAX, state_of
+from admittance.budgets.states import WAITING_MAX, state_in, state_of
 from admittance.events.requests.budgets import BudgetAccount, BudgetState, BudgetWait
 from support.builders import NOON
 from unit.budgets.budgeted import HOUR, a_holder
@@ -71,7 +71,41 @@ def test_what_waits_for_a_verdict_comes_before_what_asks_again_later() -> None:
 def test_a_budget_that_no_check_names_has_no_numbers() -> None:
     leader = Leader()
     leader.decisions.apply_check("budget", None)
-    assert state(leader) == BudgetState(budget="b")
+    found = state(leader)
+    assert (found.budget, found.checks, found.accounts) == ("b", (), ())
+    assert state_in(leader.decisions, "b", "ns", NOON) is None
+
+
+@pytest.mark.parametrize(
+    ("per", "own"),
+    [
+        pytest.param("Namespace", ["mine"], id="its account"),
+        pytest.param("LocalQueue", ["mine/lq"], id="those of its LocalQueues"),
+        pytest.param("ClusterQueue", [], id="none that counts others"),
+        pytest.param("User", [], id="no user"),
+    ],
+)
+def test_a_namespace_has_what_is_its_own(per: str, own: list[str]) -> None:
+    leader = Leader(limit=4, per=per)
+    for space in ("mine", "other", "mine2"):
+        leader.sees(a_holder("runs", namespace=space, admitted=NOON))
+        leader.sees(a_holder("asks", namespace=space))
+    leader.sums()
+    found = state_in(leader.decisions, "b", "mine", NOON)
+    assert found is not None
+    assert (found.per, [account.name for account in found.accounts]) == (per, own)
+    assert (found.accounts_total, found.waiting_total) == (len(own), 1)
+    assert found.waiting == (BudgetWait(namespace="mine", name="asks"),)
+
+
+def test_a_namespace_that_has_used_nothing_has_its_limit() -> None:
+    leader = Leader(limit=4)
+    leader.sums()
+    found = state_in(leader.decisions, "b", "mine", NOON)
+    assert found is not None and found.accounts == (BudgetAccount(name="mine", limit=4),)
+    other = Leader(limits={"other": 4})
+    other.sums()
+    assert state_in(other.decisions, "b", "mine", NOON) is None
 
 
 @pytest.mark.parametrize("limit", [None, 4])

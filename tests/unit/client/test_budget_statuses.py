@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any, cast
 
-from admittance.client.errors import RequestFailed
+import pytest
+
+from admittance.client.errors import NotFound, RequestFailed
 from admittance.client.kinds import BUDGET, FLAVOR
 from admittance.client.requests.budgets import with_states
-from admittance.client.requests.objects import BucketObject
+from admittance.client.requests.objects import BucketObject, find, find_all
 from admittance.events.requests.budgets import (
     BudgetAccount,
     Budgets,
@@ -27,11 +30,19 @@ class Controller:
     """A link to a budget-controller that answers one budget per page; ``error``: it answers
     none."""
 
-    def __init__(self, *, error: str = "", reply: BudgetsReply | None = None) -> None:
+    def __init__(
+        self, *, error: str = "", reply: BudgetsReply | None = None, role: str = ""
+    ) -> None:
+        self.namespace = "default"
+        self.asked: list[tuple[Budgets, str | None]] = []
+        self.bus = SimpleNamespace(nc=SimpleNamespace(role=role))
         self._error = error
         self._reply = reply
 
-    async def ask(self, _what: str, asked: Budgets, _reply: object) -> BudgetsReply:
+    async def ask(
+        self, _what: str, asked: Budgets, _reply: object, *, namespace: str | None = None
+    ) -> BudgetsReply:
+        self.asked.append((asked, namespace))
         if self._error:
             raise RequestFailed(self._error)
         if self._reply is not None:
@@ -57,3 +68,26 @@ async def test_without_the_budget_controller_budgets_have_no_status() -> None:
 
 async def test_objects_of_other_kinds_get_no_status() -> None:
     assert (await with_states(cast(Any, None), FLAVOR, STORED)).budgets == STORED
+
+
+async def test_a_user_of_a_namespace_gets_what_concerns_it() -> None:
+    """Users of single namespaces may not read Budgets: the answer has their part of the spec."""
+    own = BudgetState(
+        budget="a", per="Namespace", window="Month", unit="gpu-hours", accounts=(ACCOUNT,)
+    )
+    user = Controller(reply=BudgetsReply(budgets=(own,)), role="user")
+    link = cast(Any, user)
+    [budget], unreadable = await find_all(link, BUDGET, "team-a")
+    assert (budget.name, unreadable) == ("a", [])
+    assert budget.plain()["spec"] == {
+        "per": "Namespace",
+        "window": "Month",
+        "unit": "gpu-hours",
+        "limits": {"team-a": 4.0},
+    }
+    assert budget.plain()["status"] == {"accounts": [{"name": "team-a", "used": 1.5, "limit": 4.0}]}
+    assert (await with_states(link, BUDGET, [budget])).budgets == [budget]
+    assert await find(link, BUDGET, "a") == budget
+    assert user.asked == [(Budgets(), "team-a"), (Budgets(budget="a"), "default")]
+    with pytest.raises(NotFound, match="no budget b has an account or a waiting workload of x"):
+        await find(cast(Any, Controller(reply=BudgetsReply(), role="user")), BUDGET, "b", "x")

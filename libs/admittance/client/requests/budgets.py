@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from admittance.client.errors import RequestFailed
 from admittance.client.kinds import BUDGET, ObjectKind
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject
+from admittance.client.requests.objects import OF_NAMESPACES, BucketObject
 from admittance.events.requests.budgets import Budgets, BudgetsReply, BudgetState
+
+OF_SPEC: Final = ("budget", "per", "window", "unit")
+"""The fields of `BudgetState` that are no part of the status."""
 
 
 class KnownBudgets(NamedTuple):
@@ -24,9 +27,10 @@ class KnownBudgets(NamedTuple):
 
 async def with_states(link: Link, kind: ObjectKind, stored: Sequence[BucketObject]) -> KnownBudgets:
     """Adds what is used, limits and waits to budgets, in ``status``, with the fields of
-    `BudgetState`; returns objects of other kinds unchanged. If the budget-controller does not
+    `BudgetState`; returns objects of other kinds unchanged, and those of a user of single
+    namespaces, which have it. If the budget-controller does not
     answer, budgets have no status."""
-    if kind is not BUDGET or not stored:
+    if kind is not BUDGET or not stored or link.bus.nc.role in OF_NAMESPACES:
         return KnownBudgets(list(stored), {})
     try:
         states = await _states(link, stored[0].name if len(stored) == 1 else "")
@@ -57,5 +61,5 @@ def _with_state(stored: BucketObject, state: BudgetState | None) -> BucketObject
     except RequestFailed:
         return stored  # the value is not JSON, and is reported where it is shown
     status = msgspec.to_builtins(state)
-    value["status"] = {name: status[name] for name in status if name != "budget"}
+    value["status"] = {name: status[name] for name in status if name not in OF_SPEC}
     return BucketObject(stored.key, msgspec.json.encode(value), stored.revision)

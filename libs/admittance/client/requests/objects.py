@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from admittance.api.arrays import BadIndexes, element_name, parse_indexes, written_indexes
+from admittance.api.budgets import VERSION
 from admittance.api.workload import NO_RESULT
 from admittance.client import kinds
 from admittance.client.errors import BadInput, NotFound, Refused, RequestFailed
@@ -21,6 +22,7 @@ from admittance.client.kinds import ObjectKind
 from admittance.client.requests.link import Link
 from admittance.events.names import BadToken, plain, token
 from admittance.events.reader import BROKEN
+from admittance.events.requests.budgets import Budgets, BudgetsReply, BudgetState
 from admittance.events.subjects import BUCKET, CAPACITY
 from admittance.runtime.bus.bucket import Entry, get_directly
 from admittance.runtime.bus.outside_reads import KeyFollower
@@ -29,6 +31,8 @@ from admittance.workload.stored import ARRAY, StoredWorkload, head
 
 T = TypeVar("T")
 
+OF_NAMESPACES: Final = frozenset({"owner", "user"})
+"""The roles that may ask services about their own namespaces only."""
 READ_AGAIN_SECONDS: Final = 5.0
 """Seconds between two readings of what is followed, which are needed because the watch gets no
 message when a value expires."""
@@ -149,6 +153,10 @@ async def find(link: Link, kind: ObjectKind, name: str, namespace: str = "") -> 
     if kind is kinds.WORKLOAD and name.endswith("]"):
         return await element_named(link, name, namespace)
     space = namespace or link.namespace
+    if kind is kinds.BUDGET and link.bus.nc.role in OF_NAMESPACES:
+        for budget in await _budgets_of(link, space, name):
+            return budget
+        raise NotFound(f"no budget {name} has an account or a waiting workload of {space}")
     for key in kind.keys(space, name):
         if (stored := await lookup(link, key)) is not None:
             return stored
@@ -160,6 +168,8 @@ async def find_all(
 ) -> tuple[list[BucketObject], list[str]]:
     """All readable objects of a kind, sorted by name, and the keys of the objects that cannot be
     read. ``namespace``: None is all namespaces; ``name``: only objects of this name."""
+    if kind is kinds.BUDGET and link.bus.nc.role in OF_NAMESPACES:
+        return await _budgets_of(link, namespace or link.namespace, name or ""), []
     patterns = kind.patterns(namespace)
     if name is not None and kind.namespaced:
         where = "*" if namespace is None else token(namespace)
@@ -173,6 +183,39 @@ async def find_all(
         sorted(readable, key=lambda each: (each.namespace, each.name)),
         sorted(each.key for each in stored if each.key not in kept),
     )
+
+
+async def _budgets_of(link: Link, namespace: str, name: str) -> list[BucketObject]:
+    """The budgets that concern the namespace, each with its own part of the status, as the
+    budget-controller answers: users of single namespaces may not read Budgets, which name the
+    limits of others. ``name``: only this one; "": all. Raises RequestFailed."""
+    found: list[BucketObject] = []
+    asked, more = Budgets(budget=name), True
+    while more:
+        reply = await link.ask("budgets", asked, BudgetsReply, namespace=namespace)
+        if reply.error:
+            raise RequestFailed(reply.error)
+        found += map(_budget_of, reply.budgets)
+        more = reply.more and bool(reply.budgets)
+        asked = Budgets(after=reply.budgets[-1].budget if more else "")
+    return found
+
+
+def _budget_of(state: BudgetState) -> BucketObject:
+    limits = {each.name: each.limit for each in state.accounts if each.limit is not None}
+    status = msgspec.to_builtins(state)
+    value = {
+        "apiVersion": VERSION,
+        "kind": "Budget",
+        "metadata": {"name": status.pop("budget")},
+        "spec": {
+            **{name: status.pop(name, "") for name in ("per", "window", "unit")},
+            "limits": limits,
+        },
+        "status": status,
+    }
+    key = kinds.BUDGET.object_key("", state.budget)
+    return BucketObject(key, msgspec.json.encode(value), 0)
 
 
 async def follow(link: Link, namespace: str, name: str) -> AsyncGenerator[BucketObject | None]:

@@ -11,8 +11,7 @@ import msgspec
 from admittance.client.errors import BadInput, NotFound, RequestFailed
 from admittance.client.kinds import WORKLOAD, ObjectKind
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject
-from admittance.client.requests.queues.questions import OF_NAMESPACES
+from admittance.client.requests.objects import OF_NAMESPACES, BucketObject
 from admittance.client.requests.workloads.explanation import Explanation, RunnerAnswer
 from admittance.events.requests.base import Reply, Request
 from admittance.events.requests.explanation import Explain, ExplainReply

@@ -10,7 +10,10 @@ from admittance.events.requests.base import Reply, Request
 
 
 class Budgets(Request, frozen=True, kw_only=True):
-    """``admit.api.budgets``: what budgets have used in their windows, and what waits for them.
+    """``admit.api.budgets[.<ns>]``: what budgets have used in their windows, and what waits for
+    them. For a namespace only what is the namespace's own: its account and those of its
+    LocalQueues, and its workloads that wait. ClusterQueues and users may count what other
+    namespaces use, so they have no accounts in that answer; a budget with neither is left out.
 
     ``budget``: only this one; "": all, a page of at most ``limit``, by name, after the name
     ``after``."""
@@ -41,12 +44,16 @@ class BudgetWait(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class BudgetState(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One budget. ``checks``: the AdmissionChecks that name it; without one it limits nothing, and
-    nothing is summed. ``window_begin``, ``window_end``: of the present window. ``accounts``: those
-    that have used the greatest parts of their limits first, of ``accounts_total``. ``waiting``: the
-    first workloads that wait, of ``waiting_total``."""
+    """One budget. ``per``, ``window``, ``unit``: those of its spec. ``checks``: the AdmissionChecks
+    that name it; without one it limits nothing, and nothing is summed. ``window_begin``,
+    ``window_end``: of the present window. ``accounts``: those that have used the greatest parts of
+    their limits first, of ``accounts_total``. ``waiting``: the first workloads that wait, of
+    ``waiting_total``."""
 
     budget: str
+    per: str = ""
+    window: str = ""
+    unit: str = ""
     checks: tuple[str, ...] = ()
     window_begin: datetime | None = None
     window_end: datetime | None = None

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from admittance.client import kinds
 from admittance.client.errors import NotFound, RequestFailed
 from admittance.client.requests.link import Link
-from admittance.client.requests.objects import BucketObject, field, find, find_all
+from admittance.client.requests.objects import OF_NAMESPACES, BucketObject, field, find, find_all
 from admittance.events.requests.queues import (
     PendingQuery,
     PendingReply,
@@ -18,8 +18,6 @@ from admittance.events.requests.queues import (
     QueuesReply,
 )
 
-OF_NAMESPACES: Final = frozenset({"owner", "user"})
-"""The roles that may ask about pending workloads of their namespaces only."""
 PENDING_ROWS: Final = 1_000
 """The greatest number of rows of pending workloads that the scheduler returns for one request."""
 

@@ -45,7 +45,7 @@ async def show(request: Request, session: Session) -> Response:
         name = f"usage-{reply.since}-{reply.until}.csv"
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(csv_of(asked, rows), media_type="text/csv", headers=headers)
-    stored = await _budgets(session.client)
+    stored = await _budgets(session.client, space)
     if wants_json(request):
         whole = {**plain_of(asked, reply), "budgets": stored}
         return Response(msgspec.json.encode(whole), media_type="application/json")
@@ -98,9 +98,10 @@ async def _used(
     return reply, chosen
 
 
-async def _budgets(client: Client) -> list[dict[str, Any]]:
-    """The budgets with their states; [] if the user may not read them."""
+async def _budgets(client: Client, space: str | None) -> list[dict[str, Any]]:
+    """The budgets with their states: all, or for a user of single namespaces those of ``space``; []
+    if the user may not read them."""
     try:
-        return [stored.plain() for stored in await client.list("budgets")]
+        return [stored.plain() for stored in await client.list("budgets", namespace=space)]
     except (NotAllowed, NotFound):
         return []
