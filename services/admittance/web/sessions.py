@@ -115,10 +115,7 @@ class Sessions:
         Raises NotSignedIn, and ClientError if the server refuses the credentials or does not
         answer.
         """
-        for secret in [secret for secret, other in self._sessions.items() if other.is_idle]:
-            await self.end(secret)
-        if len(self._sessions) + self._waiting >= SESSIONS_MAX:
-            raise NotSignedIn("Too many people are signed in: try again later.")
+        await self.make_room()
         access = replace(self._target.access, creds_text=credentials or None)
         self._waiting += 1
         try:
@@ -137,6 +134,13 @@ class Sessions:
         watch = asyncio.create_task(self._until_refused(secret, session), name="session")
         self._watches[secret] = watch
         return secret
+
+    async def make_room(self) -> None:
+        """Ends idle sessions. Raises NotSignedIn if no further one may be opened."""
+        for secret in [secret for secret, other in self._sessions.items() if other.is_idle]:
+            await self.end(secret)
+        if len(self._sessions) + self._waiting >= SESSIONS_MAX:
+            raise NotSignedIn("Too many people are signed in: try again later.")
 
     def of_person(self, name: str) -> Session | None:
         """The session of a person signed in by a proxy; None: there is none."""

@@ -164,6 +164,8 @@ class SignIn:
         """Opens a session by the field ``code``, or by ``token``, where a person may paste either.
         Raises NotAllowed, NotSignedIn and ClientError."""
         code, token = form.get("code", "").strip(), form.get("token", "").strip()
+        # A code stays valid if there is no room for a session.
+        await self._sessions.make_room()
         credentials = self._codes.take(code or token, clock.monotonic())
         if credentials is not None:
             return await self._sessions.open(credentials, by_code=True)

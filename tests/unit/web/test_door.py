@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from starlette.requests import Request
 
 from admittance.cli.up.page import starts_of
+from admittance.runtime import clock
 from admittance.runtime.errors import AccessDenied, SetupError
 from admittance.runtime.nats.login_tokens import credentials_of_token, token_of_credentials
 from admittance.runtime.nats_server.jwt_issuer import new_key
 from admittance.runtime.process.web_page import KEY_HEADER, PageStart, address_of, checked_url
+from admittance.web import sessions
 from admittance.web.codes import CODE_SECONDS, CODES_MAX, OneTimeCodes
 from admittance.web.limits import ALL_FAILURES_MAX, FAILURES_MAX, WINDOW_SECONDS, SignInLimit
 from admittance.web.origins import Origins
-from admittance.web.sign_in import path_within
+from admittance.web.sessions import Sessions, Target
+from admittance.web.sign_in import SignIn, path_within
 
 HOST = "127.0.0.1:4280"
 OWN = {"host": HOST, "origin": f"http://{HOST}"}
@@ -52,6 +56,25 @@ def test_further_codes_sign_in_although_there_was_no_first_code() -> None:
     fresh = codes.further("key", "", 1)
     assert fresh is not None
     assert codes.take(fresh, 2) == "creds"
+
+
+async def test_a_code_stays_valid_if_too_many_people_are_signed_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "SESSIONS_MAX", 0)
+    codes = OneTimeCodes()
+    codes.add("c1", "creds", clock.monotonic())
+    door = SignIn(Sessions(Target("nats://nowhere")), codes, Origins(f"http://{HOST}"))
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": b"code=c1"}
+
+    headers = [(b"host", HOST.encode())]
+    scope = {"type": "http", "method": "POST", "headers": headers, "client": ("127.0.0.1", 1)}
+    answer = await door.sign_in(Request(scope, receive))
+
+    assert b"Too many people are signed in" in answer.body
+    assert codes.take("c1", clock.monotonic()) == "creds"
 
 
 def test_many_codes_replace_the_oldest() -> None:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from admittance.client.calls import Login
 from admittance.client.requests.queues.overview import QueueOverview, RunningRow, WaitingRow
 from admittance.events.requests.forecast import StartForecast
 from admittance.events.requests.queues import (
@@ -130,6 +131,13 @@ def test_the_sentence_names_full_flavors_and_what_is_idle() -> None:
     view = queues.build([queue("q", 4, 4, pending=1, admitted=2)], [])
     assert view.say == "f is full. Idle: 0 GPUs. 1 workload waits, 2 are admitted."
     assert queues.build([], []).say == "There is no quota yet: apply a ClusterQueue."
+
+
+def test_a_resource_without_quota_is_not_shown_first() -> None:
+    cpu = FlavorUsage(flavor="f", resource="cpu", nominal=4000)
+    gpu = FlavorUsage(flavor="f", resource=GPU)
+    view = queues.build([QueueStatus(name="q", usage=(gpu, cpu))], [])
+    assert (view.resource, [link.text for link in view.resources]) == ("cpu", [GPU, "cpu"])
 
 
 def test_a_resource_can_be_chosen() -> None:
@@ -269,13 +277,38 @@ def test_a_row_in_backoff_has_the_end_and_a_held_one_no_time() -> None:
     first, second = view.groups[0].rows
     assert (first.chance, first.word.text) == ("12:05:00, in 5 min", "Pending")
     assert (second.chance, second.waiting, second.word.text) == ("", "", "Held")
+    assert (first.in_backoff, second.in_backoff, second.release) == (True, False, None)
+
+
+@pytest.mark.parametrize(
+    ("role", "user", "may"),
+    [
+        ("admin", "ada", True),
+        ("owner", "ada", True),
+        ("owner", "bob", False),
+        ("viewer", "v", False),
+    ],
+)
+def test_a_held_workload_has_a_button_for_those_that_may_release_it(
+    role: str, user: str, may: bool
+) -> None:
+    rows = row("w", 1), row("held", 0, state="Held", user="ada")
+    login = Login(user=user, role=role, namespaces=(), demanded=True)
+    view = pending.build(PendingReply(rows=rows, total=2), {}, NOW, login=login)
+    waits, held = view.groups[0].rows
+    assert waits.release is None
+    assert (held.release is not None) is may
+    assert held.release is None or held.release.path == "/workloads/ns/held/release"
 
 
 def test_the_page_of_a_queue_has_its_quota_and_its_trouble() -> None:
     stopped = queue("q", 3, 2, active=False, message="it is stopped")
     view = pending.build(PendingReply(), {}, NOW, Chosen(queue="q", of_queue=True), status=stopped)
     assert (view.heading, view.trouble) == ("q", "it is stopped")
-    assert [(it.flavor, it.text) for it in view.quota] == [("f", "3 of 2 GPUs used, 1 borrowed")]
+    [quota] = view.quota
+    [cell] = quota.cells
+    assert (view.flavors, quota.resource) == (("f",), GPU)
+    assert cell is not None and (cell.used, cell.nominal, cell.more) == ("3", "2", "+1")
 
 
 def count(state: str, reason: str, many: int) -> PendingCount:

@@ -68,6 +68,7 @@ async def _shown(request: Request, session: Session, chosen: Chosen) -> Response
         rows_max=rows_max,
         status=status,
         with_others=with_others,
+        login=login,
     )
     frame = Frame(title=view.title, as_of=now, at="/queues" if chosen.of_queue else "/pending")
     return page(request, "pending.html", frame, view, session=session)

@@ -56,6 +56,19 @@ def verdicts(
     return tuple(asks)
 
 
+def release(namespace: str, name: str, login: Login, *, submitted_by: str) -> Ask | None:
+    """The action that releases a held workload; None for a role that may not. ``submitted_by``: as
+    for `actions`."""
+    is_other = login.role == "owner" and login.user != submitted_by
+    if login.role not in CHANGES or is_other:
+        return None
+    return _releasing(namespace, name)
+
+
+def _releasing(namespace: str, name: str) -> Ask:
+    return _ask(namespace, name, "Release", "release", f"release({name!r}", "")
+
+
 def _ask(
     namespace: str, name: str, label: str, verb: str, call: str, words: str, **given: Any
 ) -> Ask:
@@ -107,7 +120,7 @@ def actions(
     given = {"field": "priority", "value": str(priority)}
     asks.append(ask("Set priority", "priority", call, " {}", **given))
     if held:
-        asks.append(ask("Release", "release", f"release({name!r}"))
+        asks.append(_releasing(namespace, name))
     elif phase in WAITS:
         asks.append(ask("Hold", "hold", f"hold({name!r}"))
     asks.append(off)

@@ -7,17 +7,18 @@ from datetime import datetime
 import msgspec
 
 from admittance.client.requests.queues.overview import QueueOverview, RunningRow, WaitingRow
-from admittance.web.paths import workload_path
+from admittance.web.paths import queue_path, workload_path
 from admittance.web.views.words import Link, Word, amount, between, state
 
 
 class WorkloadRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload. ``place``: its position in its queue; "": it runs."""
+    """A workload. ``queue``: its LocalQueue, with the page of its ClusterQueue; None: it has none,
+    or the user may not see it. ``place``: its position in its queue; "": it runs."""
 
     id: str
     name: Link
     namespace: str
-    queue: str
+    queue: Link | None
     word: Word
     place: str
     asks: str
@@ -74,7 +75,7 @@ def _row(
         id=f"{row.namespace}/{row.name}",
         name=Link(row.name, workload_path(row.namespace, row.name)),
         namespace=row.namespace,
-        queue=row.queue,
+        queue=Link(row.queue, queue_path(row.cluster_queue)) if row.cluster_queue else None,
         word=word,
         place=place,
         asks=_asks(row.requests),

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from admittance.client.calls import Login
 from admittance.events.requests.forecast import StartForecast
 from admittance.events.requests.queues import (
-    FlavorUsage,
     PendingCount,
     PendingReply,
     PendingRow,
@@ -18,7 +18,9 @@ from admittance.events.requests.queues import (
     RowShortfall,
 )
 from admittance.web.paths import pending_path, queue_path, workload_path
+from admittance.web.views.actions import Ask, release
 from admittance.web.views.chances import chance
+from admittance.web.views.queues import Cell, cells_of
 from admittance.web.views.words import Link, Word, amount, between, clock_time, number, unit
 
 ROWS_MAX: Final = 200
@@ -64,9 +66,17 @@ class Short(msgspec.Struct, frozen=True, kw_only=True):
     flavor: str
 
 
+class Release(msgspec.Struct, frozen=True, kw_only=True):
+    """The button that releases a held workload. ``path``: where its form leads."""
+
+    ask: Ask
+    path: str
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A workload. ``link`` None: the user may not see it. ``short`` None: nothing is known to be
-    short. ``chance``: when it is expected to start; ``basis``: on what that rests."""
+    short. ``chance``: when it is expected to start, or with ``in_backoff`` the end of its backoff;
+    ``basis``: on what that rests. ``release``: the button of a held one."""
 
     id: str
     position: str
@@ -80,6 +90,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     short: Short | None
     waiting: str
     chance: str
+    in_backoff: bool
+    release: Release | None
     basis: str
 
 
@@ -102,14 +114,16 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Quota(msgspec.Struct, frozen=True, kw_only=True):
-    """The quota of one flavor and resource of the queue."""
+    """The quota of one resource of the queue. ``cells``: by flavor, in the order of the columns;
+    None for a flavor without the resource."""
 
-    flavor: str
-    text: str
+    resource: str
+    cells: tuple[Cell | None, ...]
 
 
 class PendingView(msgspec.Struct, frozen=True, kw_only=True):
-    """``heading``: the name of the queue on its page; ``quota``: of that queue; ``trouble``: why it
+    """``heading``: the name of the queue on its page; ``flavors``, ``quota``: of that queue;
+    ``trouble``: why it
     is not active. ``bound``: why there are no pages after this one, though there are more rows;
     ``earlier`` and ``later``: the pages before and after this one."""
 
@@ -117,6 +131,7 @@ class PendingView(msgspec.Struct, frozen=True, kw_only=True):
     heading: str
     say: str
     trouble: str
+    flavors: tuple[str, ...]
     quota: tuple[Quota, ...]
     chips: tuple[Chip, ...]
     queue: str
@@ -140,11 +155,13 @@ def build(
     rows_max: int | None = None,
     status: QueueStatus | None = None,
     with_others: bool = False,
+    login: Login | None = None,
 ) -> PendingView:
     """The view of one page of workloads. ``starts``: the expected starts by ``namespace/name``;
     ``skip``: how many workloads are on the pages before; ``rows_max``: how many rows all pages
     have, None: all; ``status``: of the queue of the page. ``with_others``: the rows are the pending
-    workloads of all namespaces."""
+    workloads of all namespaces. ``login``: of the person; it may release held workloads; None:
+    the page has no buttons."""
     groups: dict[str, list[PendingRow]] = {}
     for row in reply.rows:
         groups.setdefault(row.cluster_queue, []).append(row)
@@ -154,6 +171,7 @@ def build(
     waiting = reply.total
     if not with_others:
         waiting = sum(each.count for each in reply.counts if each.state == PENDING)
+    flavors, quota = cells_of(status) if status is not None else ((), {})
     say = _say(reply, waiting, where)
     if reply.rows and len(reply.rows) < reply.total:
         say += f" These are {skip + 1:,} to {end:,} of {reply.total:,}."
@@ -162,14 +180,15 @@ def build(
         heading=chosen.queue if chosen.of_queue else "Pending",
         say=say,
         trouble=_trouble(status),
-        quota=tuple(_quota(row) for row in status.usage) if status is not None else (),
+        flavors=flavors,
+        quota=tuple(Quota(resource=name, cells=cells) for name, cells in quota.items()),
         chips=tuple(_chips(reply.counts, chosen)),
         queue=chosen.queue,
         namespace=chosen.namespace,
         state=chosen.state,
         reason=chosen.reason,
         of_queue=chosen.of_queue,
-        groups=tuple(_group(name, rows, starts, now) for name, rows in groups.items()),
+        groups=tuple(_group(name, rows, starts, now, login) for name, rows in groups.items()),
         bound=f"The pages of several namespaces end after {rows_max:,} rows: choose a namespace."
         if is_last and end < reply.total
         else "",
@@ -200,15 +219,6 @@ def _trouble(status: QueueStatus | None) -> str:
     if status is None or status.active:
         return ""
     return status.message or status.reason or "It is not active."
-
-
-def _quota(row: FlavorUsage) -> Quota:
-    text = f"{number(row.resource, row.reserved)} of {amount(row.resource, row.nominal)} used"
-    if row.borrowed:
-        text += f", {number(row.resource, row.borrowed)} borrowed"
-    if row.reserved > row.admitted:
-        text += f", {number(row.resource, row.reserved - row.admitted)} reserved, not admitted"
-    return Quota(flavor=row.flavor, text=text)
 
 
 def _chips(counts: Sequence[PendingCount], chosen: Chosen) -> Iterable[Chip]:
@@ -242,24 +252,31 @@ def _chips(counts: Sequence[PendingCount], chosen: Chosen) -> Iterable[Chip]:
 
 
 def _group(
-    queue: str, rows: Sequence[PendingRow], starts: Mapping[str, StartForecast], now: datetime
+    queue: str,
+    rows: Sequence[PendingRow],
+    starts: Mapping[str, StartForecast],
+    now: datetime,
+    login: Login | None,
 ) -> Group:
     return Group(
         id=queue or "no-queue",
         queue=queue,
         link=Link(queue, queue_path(queue)) if queue else None,
-        rows=tuple(_row(row, starts.get(f"{row.namespace}/{row.name}"), now) for row in rows),
+        rows=tuple(
+            _row(row, starts.get(f"{row.namespace}/{row.name}"), now, login) for row in rows
+        ),
     )
 
 
-def _row(row: PendingRow, start: StartForecast | None, now: datetime) -> Row:
+def _row(row: PendingRow, start: StartForecast | None, now: datetime, login: Login | None) -> Row:
     since = row.waiting_since or row.created
     # The row of a namespace that the user may not read has no LocalQueue.
     readable = bool(row.namespace and row.local_queue)
     link = Link(row.name, workload_path(row.namespace, row.name)) if readable else None
+    in_backoff = not row.state and row.requeue_at is not None and row.requeue_at > now
     if row.state:
         next_chance = ""
-    elif row.requeue_at is not None and row.requeue_at > now:
+    elif row.requeue_at is not None and in_backoff:
         next_chance = f"{clock_time(row.requeue_at, now)}, in {between(now, row.requeue_at)}"
     else:
         next_chance = chance(start, now)
@@ -276,8 +293,17 @@ def _row(row: PendingRow, start: StartForecast | None, now: datetime) -> Row:
         short=short(row.shortfalls),
         waiting=between(since, now) if since is not None and row.state != HELD else "",
         chance=next_chance,
+        in_backoff=in_backoff,
+        release=_release(row, login) if readable and login is not None else None,
         basis="" if start is None else start.basis or start.unknown,
     )
+
+
+def _release(row: PendingRow, login: Login) -> Release | None:
+    ask = release(row.namespace, row.name, login, submitted_by=row.user)
+    if row.state != HELD or ask is None:
+        return None
+    return Release(ask=ask, path=f"{workload_path(row.namespace, row.name)}/{ask.verb}")
 
 
 def short(shortfalls: Sequence[RowShortfall]) -> Short | None:

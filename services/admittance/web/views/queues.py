@@ -95,10 +95,15 @@ def build(
     folded: frozenset[str] = frozenset(),
 ) -> QueuesView:
     """The view of ClusterQueues. ``trees``: the cohort trees that the user may see, each with the
-    root first. ``resource``: the one whose quota is shown; None: the scarcest kind. ``folded``: the
+    root first. ``resource``: the one whose quota is shown; None: the scarcest kind of which there
+    is quota. ``folded``: the
     cohorts without the rows below them."""
     resources = list(dict.fromkeys(row.resource for queue in queues for row in queue.usage))
-    shown = resource if resource in resources else _first(resources)
+    in_use = {
+        row.resource for queue in queues for row in queue.usage if row.nominal or row.reserved
+    }
+    with_quota = [name for name in resources if name in in_use]
+    shown = resource if resource in resources else _first(with_quota or resources)
     of_queue = {queue.name: _sums(queue, shown) for queue in queues}
     rows: list[TreeRow] = []
     flavors = tuple(
@@ -126,6 +131,16 @@ def build(
         rows=tuple(rows[:ROWS_MAX]),
         more=max(0, len(rows) - ROWS_MAX),
     )
+
+
+def cells_of(queue: QueueStatus) -> tuple[tuple[str, ...], dict[str, tuple[Cell | None, ...]]]:
+    """The flavors of a queue, and its cells in their order, by resource."""
+    flavors = tuple(dict.fromkeys(row.flavor for row in queue.usage))
+    resources = dict.fromkeys(row.resource for row in queue.usage)
+    return flavors, {
+        name: _cells(f"{queue.name}, {name}", _sums(queue, name), flavors, name)
+        for name in resources
+    }
 
 
 def rows_with_charts(view: QueuesView) -> list[Now]:
