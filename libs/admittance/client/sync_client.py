@@ -388,14 +388,24 @@ class SyncClient:
             )
         )
 
-    def apply(self, manifests: Manifests, *, namespace: str | None = None) -> Sequence[Applied]:
+    def apply(
+        self,
+        manifests: Manifests,
+        *,
+        expected: Sequence[int | None] = (),
+        namespace: str | None = None,
+    ) -> Sequence[Applied]:
         """Creates or changes objects. For a Workload or Job, a new workload is submitted, after all
         other objects.
 
-        Returns an outcome for each object: created, changed or unchanged. Raises BadInput with all
-        problems of the manifests, and Refused.
+        ``expected``: for each manifest the revision that its object must still have, compared in
+        the step that writes it; 0: it must not exist; None: any, and for workloads. Returns an
+        outcome for each object: created, changed or unchanged. Raises BadInput with all problems of
+        the manifests, and Refused, also if an object has not the expected revision.
         """
-        return self._thread.run(lambda: self._inner.apply(manifests, namespace=namespace))
+        return self._thread.run(
+            lambda: self._inner.apply(manifests, expected=expected, namespace=namespace)
+        )
 
     def delete(self, kind: str, name: str, *, namespace: str | None = None) -> DeleteReply:
         """Deletes an object. The outcome is ``deleted``, or ``deferred`` while its job stops, or

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from email.parser import BytesParser
+from email.policy import HTTP
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -25,6 +27,8 @@ from admittance.web.views.frame import Frame
 
 REFUSED: Final = "This code or token signs in no user: it is wrong, used, expired or revoked."
 NO_FIELD: Final = "The form has neither a field code nor a field token."
+FIELDS_MAX: Final = 100
+"""The most fields of a form."""
 INSECURE: Final = (
     "A token is not sent over plain HTTP from another machine: open the page with https, or on the "
     "machine where it runs."
@@ -32,13 +36,29 @@ INSECURE: Final = (
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form; of a field that is there twice the last."""
+    """The fields of a form, files as their text; of a field that is there twice the last."""
     body = await request.body()
+    if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        return _parts_of(request.headers["content-type"], body)
     try:
-        fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=100)
+        fields = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
     except ValueError:
         return {}
     return {name: values[-1] for name, values in fields.items()}
+
+
+def _parts_of(content_type: str, body: bytes) -> dict[str, str]:
+    """The fields of a form with files. {} for a body that is no such form."""
+    head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1", "replace")
+    message = BytesParser(policy=HTTP).parsebytes(head + body)
+    fields: dict[str, str] = {}
+    for part in message.iter_parts() if message.is_multipart() else ():
+        name = part.get_param("name", header="content-disposition")
+        content = part.get_payload(decode=True)
+        if isinstance(name, str) and isinstance(content, bytes) and len(fields) < FIELDS_MAX:
+            # A file may have bytes that are no text: the reader of manifests refuses them.
+            fields[name] = content.decode(errors="replace")
+    return fields
 
 
 def path_within(text: str) -> str:

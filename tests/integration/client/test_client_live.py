@@ -184,6 +184,20 @@ async def test_a_repeated_submission_makes_no_second_job(
     assert not (await client.submit(["true"], queue="research", key="nightly 8")).created
 
 
+async def test_an_object_is_applied_only_if_it_is_as_expected(client: Client) -> None:
+    flavor = "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ResourceFlavor\nmetadata: {name: compared}"
+    [created] = await client.apply(flavor, expected=[0])
+    with pytest.raises(Refused, match="ResourceFlavor compared exists now"):
+        await client.apply(flavor, expected=[0])
+    stored = await client.get("resourceflavor", "compared")
+    assert stored.revision == created.revision
+    changed = flavor + "\nspec: {nodeLabels: {a: b}}"
+    await client.apply(changed, expected=[created.revision])
+    with pytest.raises(Refused, match="ResourceFlavor compared has changed since"):
+        await client.apply(flavor, expected=[created.revision])
+    await client.delete("resourceflavor", "compared")
+
+
 async def test_a_submission_says_what_may_not_be_as_meant(client: Client) -> None:
     odd = json.dumps(JOB).replace('"restartPolicy"', '"schedulerName": "x", "restartPolicy"')
     missing = await client.submit(manifest=odd, queue="nope")
@@ -238,6 +252,7 @@ CASES: dict[str, tuple[Callable[[Client], Awaitable[object]], type[ClientError],
     "phase": (lambda c: c.wait("taken", "Asleep"), BadInput, 'phase "Asleep"'),
     "timeout-zero": (lambda c: c.wait("taken", timeout=0), BadInput, "positive number"),
     "namespace": (lambda c: c.apply("a: 1", namespace="A b"), BadInput, "namespace: "),
+    "expected": (lambda c: c.apply([], expected=[1]), BadInput, "expected has 1 revisions for 0"),
     "no-object": (lambda c: c.get("cq", "nope"), NotFound, '"nope" not found'),
     "no-workload": (lambda c: c.job("nope").result(), NotFound, '"nope" not found'),
     "no-events": (lambda c: anext(c.job("nope").events()), NotFound, '"nope" not found'),

@@ -19,7 +19,14 @@ import msgspec
 import pytest
 import pytest_asyncio
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    FilePayload,
+    Page,
+    async_playwright,
+    expect,
+)
 
 from admittance.bench.system import Child
 from admittance.events.system import DeadLetter
@@ -306,7 +313,7 @@ async def test_queues_lead_to_their_pending_workloads(page: Page, up: Up) -> Non
     await expect(page.locator("#day")).to_contain_text("last 24 hours")
     await page.click("#queue-vision a.name")
     await expect(page).to_have_title("1 pending in queue vision · Admittance")
-    await expect(page.locator("#quota dd")).to_have_text("2 of 2 cpu used")
+    await expect(page.locator("#quota .v")).to_have_text("2 / 2")
     await expect(page.locator("#rows [data-row] a.name")).to_have_text(["waits"])
     await expect(page.locator("#rows .sh")).to_have_text("2 of 2 cpu")
     answer = await page.goto(f"{base(up)}/queues/nowhere")
@@ -488,6 +495,24 @@ async def test_a_hostile_manifest_gets_one_line_and_stays_in_the_field(page: Pag
     await expect(page.locator("[role=alert] p")).to_have_count(1)
     await expect(page.locator("[role=alert]")).to_contain_text("more than 1000000 values")
     assert await page.input_value("#yaml") == bomb
+
+
+@needs_chromium
+async def test_a_chosen_file_fills_the_manifests_and_comes_without_a_script(
+    page: Page, up: Up, signed_in: BrowserContext
+) -> None:
+    manifest = QUEUES.format(name="filed", check="")
+    file: FilePayload = {"name": "q.yaml", "mimeType": "text/yaml", "buffer": manifest.encode()}
+    await page.goto(f"{base(up)}/whatif")
+    await page.set_input_files("#file", files=file)
+    await expect(page.locator("#yaml")).to_have_value(manifest)
+
+    await page.route("**/*.js", lambda route: route.abort())
+    await page.goto(f"{base(up)}/whatif")
+    await page.set_input_files("#file", files=file)
+    await page.get_by_role("button", name="Try it").click(timeout=SIMULATED)
+    await expect(page.locator("#yaml")).to_have_value(manifest, timeout=SIMULATED)
+    await expect(page.locator(".changed h2").first).to_contain_text("ClusterQueue filed")
 
 
 @needs_chromium

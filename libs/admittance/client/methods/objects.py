@@ -116,17 +116,23 @@ class ObjectMethods:
         return self._calls.stream(changes)
 
     async def apply(
-        self, manifests: Manifests, *, namespace: str | None = None
+        self,
+        manifests: Manifests,
+        *,
+        expected: Sequence[int | None] = (),
+        namespace: str | None = None,
     ) -> Sequence[Applied]:
         """Creates or changes objects. For a Workload or Job, a new workload is submitted, after all
         other objects.
 
-        Returns an outcome for each object: created, changed or unchanged. Raises BadInput with all
-        problems of the manifests, and Refused.
+        ``expected``: for each manifest the revision that its object must still have, compared in
+        the step that writes it; 0: it must not exist; None: any, and for workloads. Returns an
+        outcome for each object: created, changed or unchanged. Raises BadInput with all problems of
+        the manifests, and Refused, also if an object has not the expected revision.
         """
         async with self._calls.call() as link:
             space = opening.namespace_of(namespace, link.namespace)
-            return await applying.apply_all(link, manifests, space)
+            return await applying.apply_all(link, manifests, space, expected)
 
     async def delete(self, kind: str, name: str, *, namespace: str | None = None) -> DeleteReply:
         """Deletes an object. The outcome is ``deleted``, or ``deferred`` while its job stops, or

@@ -8,7 +8,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from admittance.api.reading.manifest import Document
 from admittance.api.reading.objects import encode
+from admittance.api.workload import Job, Workload
 from admittance.client import kinds
 from admittance.client.errors import BadInput, NotFound, Refused
 from admittance.client.kinds import ObjectKind
@@ -54,9 +56,12 @@ def parts(objects: Iterable[T], sizes: Iterable[int]) -> Iterator[list[T]]:
         yield part
 
 
-async def apply(link: Link, objects: Sequence[bytes]) -> ApplyReply:
-    """Applies manifests as JSON that fit one request, all or none. Raises BadInput and Refused."""
-    request = Apply(objects=tuple(map(msgspec.Raw, objects)))
+async def apply(
+    link: Link, objects: Sequence[bytes], expected: Sequence[int | None] = ()
+) -> ApplyReply:
+    """Applies manifests as JSON that fit one request, all or none. ``expected``: as `Apply` has it.
+    Raises BadInput and Refused."""
+    request = Apply(objects=tuple(map(msgspec.Raw, objects)), expected=tuple(expected))
     reply = await link.ask("apply", request, ApplyReply, timeout=APPLY_SECONDS)
     if reply.problems:
         raise BadInput(*reply.problems)
@@ -65,13 +70,19 @@ async def apply(link: Link, objects: Sequence[bytes]) -> ApplyReply:
     return reply
 
 
-async def apply_all(link: Link, given: Manifests, namespace: str) -> list[Applied]:
-    """Applies the manifests, and then submits the workloads among them. Returns the outcome of
-    each object."""
-    others, runs = parted(documents_of(given, namespace))
+async def apply_all(
+    link: Link, given: Manifests, namespace: str, expected: Sequence[int | None] = ()
+) -> list[Applied]:
+    """Applies the manifests, and then submits the workloads among them. ``expected``: for each
+    manifest, as `Apply` has it; None for workloads. Returns the outcome of each object."""
+    documents = documents_of(given, namespace)
+    others, runs = parted(documents)
+    revisions = _revisions_of(documents, expected)
     applied: list[Applied] = []
-    for part in parts(others, map(len, others)):
-        applied += (await apply(link, part)).results
+    for part in parts(zip(others, revisions, strict=True), map(len, others)):
+        of_part = [revision for _, revision in part]
+        wanted = of_part if expected else ()
+        applied += (await apply(link, [manifest for manifest, _ in part], wanted)).results
     for workload, told in runs:
         created = await submitting.submit(link, workload)
         applied.append(
@@ -84,6 +95,24 @@ async def apply_all(link: Link, given: Manifests, namespace: str) -> list[Applie
             )
         )
     return applied
+
+
+def _revisions_of(
+    documents: Sequence[Document], expected: Sequence[int | None]
+) -> list[int | None]:
+    """The expected revisions of the documents that are no workloads. Raises BadInput."""
+    if expected and len(expected) != len(documents):
+        raise BadInput(
+            f"expected has {len(expected)} revisions for {len(documents)} manifests: give one for "
+            "each"
+        )
+    revisions: list[int | None] = []
+    for document, revision in zip(documents, expected or [None] * len(documents), strict=True):
+        if not isinstance(document.manifest, Workload | Job):
+            revisions.append(revision)
+        elif revision is not None:
+            raise BadInput("expected: a workload is submitted, and has no expected revision")
+    return revisions
 
 
 def spelled(kind: ObjectKind) -> str:

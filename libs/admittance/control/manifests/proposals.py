@@ -97,6 +97,23 @@ def refusal_reasons(objects: Objects, planned: Iterable[PlannedWrite], limits: L
     ]
 
 
+def changed_since(
+    objects: Objects, planned: Iterable[PlannedWrite], expected: Iterable[int | None]
+) -> list[str]:
+    """A line for each object that has not the expected revision; 0: it must not exist, None: any
+    revision."""
+    lines = []
+    for write, revision in zip(planned, expected, strict=True):
+        kept = objects.get(write.key)
+        if revision is None or revision == (0 if kept is None else kept.revision):
+            continue
+        what = "does not exist any more" if kept is None else "has changed since"
+        if not revision:
+            what = "exists now"
+        lines.append(f"{write.kind} {write.name} {what}")
+    return lines
+
+
 def _second_defaults(objects: Objects, planned: Iterable[PlannedWrite]) -> Iterator[str]:
     """A line for each PriorityClass that would be a second global default."""
     classes = {

@@ -9,9 +9,11 @@ from admittance.events.requests.base import Reply, Request
 
 class Apply(Request, frozen=True, kw_only=True):
     """``admit.api.apply[.<ns>]``: applies all of these manifests, or none. The manifests are JSON
-    objects, as bytes."""
+    objects, as bytes. ``expected``: the revision that each object must still have; 0: it must not
+    exist; None: any. Empty: any of all."""
 
     objects: tuple[msgspec.Raw, ...]
+    expected: tuple[int | None, ...] = ()
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from itertools import zip_longest
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from starlette.requests import Request
@@ -112,7 +113,7 @@ async def attempt(request: Request, session: Session, form: dict[str, str]) -> R
     except ClientError as error:
         return _refused(request, session, asked, error)
     compared = tuple(
-        _compared(document, stored) for document, stored in zip(documents, live, strict=False)
+        _compared(document, each.stored) for document, each in zip(documents, live, strict=False)
     )
     only = all(isinstance(each.manifest, Workload | Job) for each in documents)
     view = build(
@@ -141,13 +142,24 @@ async def apply(request: Request, session: Session, form: dict[str, str]) -> Res
             done = await _prioritized(client, changes[0])
         else:
             manifests = [document.manifest for document in documents]
-            applied = await client.apply(manifests, namespace=_space(asked, session))
+            applied = await client.apply(
+                manifests, expected=_expected(documents, live), namespace=_space(asked, session)
+            )
             done = [
                 _outcome(each.kind, each.namespace, each.name, each.outcome) for each in applied
             ]
     except ClientError as error:
         return _refused(request, session, asked, error)
     return _page(request, session, asked, done=done)
+
+
+def _expected(documents: Sequence[Document], live: Sequence[Live]) -> list[int | None]:
+    """The revision that each object must still have when it is written."""
+    shown = zip_longest(documents, (each.revision for each in live))
+    return [
+        None if isinstance(document.manifest, Workload | Job) else revision
+        for document, revision in shown
+    ]
 
 
 async def _prioritized(client: Client, change: dict[str, Any]) -> list[str]:
@@ -167,8 +179,10 @@ def _outcome(kind: str, namespace: str, name: str, outcome: str) -> str:
 
 
 def _attempt_of(form: dict[str, str]) -> Attempt:
+    # Without the script a chosen file comes with the form, and replaces the text.
+    text = form.get("file", "") or form.get("text", "")
     return Attempt(
-        text=form.get("text", "").replace("\r\n", "\n"),
+        text=text.replace("\r\n", "\n"),
         workload=form.get("workload", "").strip(),
         priority=form.get("priority", "").strip(),
         queue=form.get("queue", "").strip(),
@@ -221,23 +235,33 @@ def _space(asked: Attempt, session: Session) -> str:
 # The objects as they are. ------------------------------------------------------------------------
 
 
-async def _live(client: Client, documents: Sequence[Document]) -> list[BucketObject | None]:
-    """The first `COMPARED_MAX` objects of the manifests as they are; None: one does not exist, or
-    the person may not see it."""
+class Live(NamedTuple):
+    """An object as it is. ``revision`` 0: it does not exist; None: not known, as the person may not
+    see it, or only its program has its kind."""
+
+    stored: BucketObject | None
+    revision: int | None
+
+
+async def _live(client: Client, documents: Sequence[Document]) -> list[Live]:
+    """The first `COMPARED_MAX` objects of the manifests as they are."""
     return await asyncio.gather(*(_found(client, each) for each in documents[:COMPARED_MAX]))
 
 
-async def _found(client: Client, document: Document) -> BucketObject | None:
+async def _found(client: Client, document: Document) -> Live:
     manifest = document.manifest
     if not manifest.metadata.name:
-        return None
+        return Live(None, None)
     kind = "Workload" if isinstance(manifest, Job) else manifest.kind
     try:
-        return await client.get(
+        stored = await client.get(
             kind, manifest.metadata.name, namespace=manifest.metadata.namespace or None
         )
-    except (NotFound, NotAllowed, BadInput):
-        return None
+    except NotFound:
+        return Live(None, 0)
+    except (NotAllowed, BadInput):
+        return Live(None, None)
+    return Live(stored, stored.revision)
 
 
 def _compared(document: Document, live: BucketObject | None) -> ObjectChange:
@@ -255,11 +279,11 @@ async def _seen(
     client: Client,
     asked: Attempt,
     documents: Sequence[Document],
-    live: Sequence[BucketObject | None],
+    live: Sequence[Live],
 ) -> str:
     """The revisions of the objects that the page shows, and of the changed workload, as text.
     Raises NotFound."""
-    revisions = [0 if stored is None else stored.revision for stored in live]
+    revisions = [each.revision or 0 for each in live]
     if asked.workload:
         namespace, _, name = asked.workload.partition("/")
         stored = await client.get("workload", name, namespace=namespace)

@@ -14,6 +14,7 @@ if (typeof SharedWorkerGlobalScope !== "undefined" && self instanceof SharedWork
   signInByLink();
   if ("live" in document.body.dataset) followLive();
   askBeforeForms();
+  fillAndTry();
   listenToKeys();
 }
 
@@ -225,6 +226,19 @@ function askBeforeForms() {
     dialog.returnValue = "no";
     dialog.onclose = () => { if (dialog.returnValue === "yes") event.target.submit(); };
     dialog.showModal();
+  });
+}
+
+function fillAndTry() {
+  document.addEventListener("change", async (event) => {
+    const into = document.getElementById(event.target.dataset?.fills), [file] = event.target.files || [];
+    if (!into || !file) return;
+    into.value = await file.text();
+    event.target.value = "";
+  });
+  document.addEventListener("submit", (event) => {
+    const says = event.target.dataset?.tries;
+    if (says) setTimeout(() => { document.getElementById("asking").textContent = says; }, 400);
   });
 }
 

@@ -20,7 +20,12 @@ from admittance.control.manifests.planned_writes import (
     planned_writes,
     users_of_object,
 )
-from admittance.control.manifests.proposals import proposal, refusal_reasons, warnings_about
+from admittance.control.manifests.proposals import (
+    changed_since,
+    proposal,
+    refusal_reasons,
+    warnings_about,
+)
 from admittance.control.user_requests.folder_views import (
     FolderSights,
     runners_of_other_flavors,
@@ -157,6 +162,8 @@ class Endpoints:
     async def _apply(self, data: bytes, subject: str) -> ApplyReply:
         request = msgspec.json.decode(data, type=Apply)
         user, namespace = _origin(subject)
+        if request.expected and len(request.expected) != len(request.objects):
+            return ApplyReply(error="expected has not one revision for each object")
         if problems := self._too_large(request.objects):
             return ApplyReply(error=problems[0], problems=tuple(problems))
         proposed = proposal(enumerate(request.objects, 1), namespace)
@@ -168,6 +175,8 @@ class Endpoints:
             planned = self._heartbeats.known(
                 planned_writes(objects, proposed.manifests, now=clock.now(), user=user)
             )
+            if request.expected and (changed := changed_since(objects, planned, request.expected)):
+                return ApplyReply(error="; ".join(changed))
             limits = self._manifests.controller.queues.limits
             problems = refusal_reasons(objects, planned, limits)
             if problems:

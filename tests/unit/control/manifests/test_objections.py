@@ -12,7 +12,12 @@ from admittance.api.reading.manifest import encode
 from admittance.control.controller import Controller
 from admittance.control.manifests.objects import Objects, users_of
 from admittance.control.manifests.planned_writes import planned_writes
-from admittance.control.manifests.proposals import proposal, refusal_reasons, warnings_about
+from admittance.control.manifests.proposals import (
+    changed_since,
+    proposal,
+    refusal_reasons,
+    warnings_about,
+)
 from admittance.quota.references import BOTH, sharing_of
 from admittance.workload.limits import Limits
 from support.builders import NOON
@@ -406,3 +411,26 @@ def test_two_global_defaults_of_one_apply_are_refused(house: House) -> None:
     both = [a_pod_class("low", 1, default=True), a_pod_class("high", 9, default=True)]
     [line] = house.apply(*both)
     assert line.startswith("PriorityClass high: globalDefault: ")
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected", "lines"),
+    [
+        pytest.param(True, 1, [], id="as expected"),
+        pytest.param(True, None, [], id="any revision"),
+        pytest.param(False, 0, [], id="it must not exist"),
+        pytest.param(True, 7, ["AdmissionCheck c has changed since"], id="changed"),
+        pytest.param(True, 0, ["AdmissionCheck c exists now"], id="created"),
+        pytest.param(False, 7, ["AdmissionCheck c does not exist any more"], id="deleted"),
+    ],
+)
+def test_an_object_must_have_the_expected_revision(
+    stored: bool, expected: int | None, lines: list[str]
+) -> None:
+    house = House()
+    if stored:
+        assert house.apply(a_check("c")) == []
+    raw = msgspec.Raw(msgspec.json.encode(a_check("c", "other")))
+    [manifest] = proposal([(1, raw)], "").manifests
+    planned = planned_writes(house.objects, [manifest], now=NOON)
+    assert changed_since(house.objects, planned, [expected]) == lines
