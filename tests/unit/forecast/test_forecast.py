@@ -90,7 +90,7 @@ def test_a_workload_holds_quota_for_its_checks_and_for_its_run(
 
 
 def test_arrivals_of_a_user_count_for_the_same_persons() -> None:
-    person = Person(Limit("ClusterQueue a", "", (("cpu", 4),)), "ada")
+    person = Person(Limit("ClusterQueue a", "", (("cpu", 4),)), "ada", is_any=False)
     known = memory(600)
     known.arrivals = arrivals(NOW - DAY)
     for minute in range(1, 30):

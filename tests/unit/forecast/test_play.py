@@ -187,7 +187,10 @@ def test_an_end_that_others_use_up_first_is_not_named() -> None:
     assert causes == {("ns", "y"): (("ns", "h"),), ("ns", "x"): (("ns", "i"), ("ns", "y"))}
 
 
-ADA, BOB = (Person(Limit("ClusterQueue a", "", (("cpu", 2),)), name) for name in ("ada", "bob"))
+ADA, BOB = (
+    Person(Limit("ClusterQueue a", "", (("cpu", 2),)), name, is_any=False)
+    for name in ("ada", "bob")
+)
 
 
 @pytest.mark.parametrize("strict", [False, True])
@@ -206,7 +209,7 @@ def test_a_person_at_its_limit_waits_for_its_own_workloads_and_blocks_no_other(
 
 
 def test_a_person_gets_room_when_what_holds_its_quota_ends() -> None:
-    ada = Person(ADA.limit, "ada")
+    ada = Person(ADA.limit, "ada", is_any=False)
     ada.held["cpu"] = 2
     ends = [(130.0, held("h", 2)._replace(persons=(ada,)))]
     later = job("later", 2, 105, persons=(BOB,))

@@ -209,9 +209,9 @@ class PersonLimits:
         excess: Excess | None = None
         for person in self.persons_of(workload):
             for resource, most in person.limit.most:
-                much, held = asked.get(resource), person.held[resource]
-                if much and held + much > most:
-                    found = Excess(person, resource, much, held, most)
+                more, held = asked.get(resource), person.held[resource]
+                if more and held + more > most:
+                    found = Excess(person, resource, more, held, most)
                     if found.is_lasting:
                         return found
                     excess = excess or found
