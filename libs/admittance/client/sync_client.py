@@ -713,6 +713,11 @@ class SyncClient:
             )
         )
 
+    def last_answers(self, controllers: Sequence[str]) -> dict[str, datetime]:
+        """When each of these check controllers last reported a verdict on any workload; one of
+        which the log has none is left out. Raises NotAllowed for logins of single namespaces."""
+        return self._thread.run(lambda: self._inner.last_answers(controllers))
+
     def newest_events(
         self,
         name: str | None = None,

@@ -17,6 +17,7 @@ from admittance.client.requests.link import Link
 from admittance.client.requests.objects import BucketObject, lookup_all
 from admittance.client.requests.queues.capacity import answering as answering_classes
 from admittance.client.requests.queues.capacity import record_of
+from admittance.client.requests.workloads.facts import last_answers
 from admittance.doctor.consumer_progress import backlog, unread_since
 from admittance.doctor.finding import NOTE, WRONG, Finding, finding
 from admittance.events.system import EVERY_CALL_FAILS
@@ -64,9 +65,17 @@ async def check_controllers(bus: Link) -> list[Finding]:
     for stored in objects:
         if (check := stored.decoded(AdmissionCheck)) is not None:
             checks.setdefault(check.spec.controller_name, []).append(check)
+    names = sorted(durables.keys() | checks.keys())
+    try:
+        answers = await last_answers(bus, names)
+    except RequestFailed:
+        answers = {}
     return [
-        controller_finding(name, durables.get(name), checks.get(name, ()))
-        for name in sorted(durables.keys() | checks.keys())
+        structs.replace(
+            controller_finding(name, durables.get(name), checks.get(name, ())),
+            last_answer_at=answers.get(name),
+        )
+        for name in names
     ]
 
 

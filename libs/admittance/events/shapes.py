@@ -298,7 +298,8 @@ def updates_of(given: Sequence[PodSetUpdate | Mapping[str, Any]]) -> tuple[PodSe
 class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One line of `admit doctor`. ``state``: the result of the check: ok, note or wrong. ``what``:
     the thing that was checked; ``found``: what was seen; ``todo``: what to do about it, empty if
-    nothing. ``since``: since when, where that is known.
+    nothing. ``since``: since when, where that is known. ``last_answer_at``: of a check controller,
+    when it last reported a verdict.
     """
 
     state: str
@@ -306,6 +307,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     found: str
     todo: str = ""
     since: datetime | None = None
+    last_answer_at: datetime | None = None
 
 
 class PodRetry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

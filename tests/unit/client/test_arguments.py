@@ -26,6 +26,7 @@ VALID: dict[str, object] = {
     "manifests": JOB,
     "workloads": ["n"],
     "classes": ["spot.example.com"],
+    "controllers": ["spot.example.com"],
     "resource": "cpu",
 }
 """Arguments without a default."""

@@ -238,3 +238,9 @@ def test_a_person_of_all_namespaces_reads_only_workloads_that_wait_for_checks(
     found = asyncio.run(under_checks(client, login))
     assert [workload.metadata.name for workload in found] == ["waits"]
     assert client.asked == asked
+
+
+def test_a_check_has_the_last_answer_of_its_controller() -> None:
+    checks = [check("a", "example.com/a"), check("b", "example.com/b")]
+    view = build(checks, [], ADMIN, NOW, answers={"example.com/a": NOW})
+    assert [line.last_answer for line in view.checks] == ["12:00:00", ""]

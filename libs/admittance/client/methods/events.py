@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 
 from admittance.client import opening
-from admittance.client.arguments.checked import at_least, checked_methods
+from admittance.client.arguments.checked import at_least, checked_methods, words
 from admittance.client.calls import Calls, Stream
 from admittance.client.errors import BadInput
 from admittance.client.requests.link import Link
@@ -66,6 +66,12 @@ class EventMethods:
             )
 
         return self._calls.stream(entries)
+
+    async def last_answers(self, controllers: Sequence[str]) -> dict[str, datetime]:
+        """When each of these check controllers last reported a verdict on any workload; one of
+        which the log has none is left out. Raises NotAllowed for logins of single namespaces."""
+        async with self._calls.call() as link:
+            return await facts.last_answers(link, words(controllers))
 
     async def newest_events(
         self,

@@ -71,6 +71,20 @@ async def last_by_direct_get(
     return _message(data, headers)
 
 
+async def time_of_last(bus: Bus, subject: str) -> datetime | None:
+    """When the newest message on the subject, with wildcards, was stored on the log, from any
+    replica; None if there is none. Raises what `last_by_direct_get` raises; only users that may
+    read the whole log may ask."""
+    request = f"$JS.API.DIRECT.GET.{subjects.STREAM}"
+    [(data, headers)] = await _ask(bus, request, _encode({"last_by_subj": subject}), several=False)
+    code = status(headers)
+    if code == NOT_FOUND:
+        return None
+    if code:
+        raise _refused(request, code, headers)
+    return _message(data, headers).time
+
+
 async def batched_direct_get(
     bus: Bus, stream: str, request: Mapping[str, Any]
 ) -> list[tuple[bytes, bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -13,7 +14,7 @@ from starlette.responses import Response
 from admittance.api.checks import AdmissionCheck
 from admittance.client import Client
 from admittance.client.calls import Login
-from admittance.client.errors import NotAllowed, NotFound, RequestFailed
+from admittance.client.errors import NotAllowed, NotFound, RequestFailed, Unavailable
 from admittance.client.requests.objects import BucketObject
 from admittance.events.reasons import BACKOFF
 from admittance.runtime import clock
@@ -63,11 +64,20 @@ async def _shown(
     now = clock.now()
     manifests = (stored.decoded(AdmissionCheck) for stored in checks)
     known = [manifest for manifest in manifests if manifest is not None]
-    view = build(known, workloads, session.login, now, every=every)
+    answers = {} if session.login.namespaces else await _answers(client, known)
+    view = build(known, workloads, session.login, now, every=every, answers=answers)
     frame = Frame(title=view.title, as_of=now, at="/checks", trouble=view.trouble)
     return page(
         request, "checks.html", frame, view, session=session, status=status, refused=refused
     )
+
+
+async def _answers(client: Client, checks: Sequence[AdmissionCheck]) -> dict[str, datetime]:
+    """When each controller last reported a verdict; {} if the log cannot be read."""
+    try:
+        return await client.last_answers([check.spec.controller_name for check in checks])
+    except (NotAllowed, Unavailable):
+        return {}
 
 
 async def under_checks(client: Client, login: Login) -> list[StoredWorkload]:

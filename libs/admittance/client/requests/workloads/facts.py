@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
-from admittance.client.errors import BadInput, RequestFailed
+from admittance.client.errors import BadInput, NotAllowed, RequestFailed, Unavailable
 from admittance.client.requests.link import Link
 from admittance.events.fact_types import FACT_TYPES
+from admittance.events.names import token
 from admittance.events.requests.history import Events, EventsReply
+from admittance.runtime.bus.history import time_of_last
+from admittance.runtime.errors import AccessDenied, BusRefused, BusUnavailable
 
 NEWEST_MAX: Final = 500
 """The most facts of one answer."""
@@ -73,6 +77,20 @@ def check_applied(query: Events, reply: EventsReply) -> None:
                 "the workload-controller is of a version that cannot narrow events by "
                 f"{name.replace('_', ' ')}: update it"
             )
+
+
+async def last_answers(link: Link, controllers: Iterable[str]) -> dict[str, datetime]:
+    """When each check controller last reported a verdict, of those of which the log has one. Raises
+    NotAllowed for a login that may not read the whole log, and RequestFailed."""
+    names = sorted(set(controllers))
+    asked = (f"admit.check.reported.{token(name)}.*.*" for name in names)
+    try:
+        times = await asyncio.gather(*(time_of_last(link.bus, subject) for subject in asked))
+    except AccessDenied as error:
+        raise NotAllowed(str(error)) from None
+    except (BusRefused, BusUnavailable) as error:
+        raise Unavailable(f"the log cannot be read: {error}") from None
+    return {name: time for name, time in zip(names, times, strict=True) if time is not None}
 
 
 async def newest_facts(

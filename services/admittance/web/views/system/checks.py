@@ -3,7 +3,7 @@ wait for a person."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -25,10 +25,13 @@ from admittance.workload.stored import StoredWorkload, head
 APPROVALS_MAX: Final = 100
 """The most approvals of one page, the oldest first."""
 
+NO_ANSWERS: Final[Mapping[str, datetime]] = {}
+
 
 class CheckLine(msgspec.Struct, frozen=True, kw_only=True):
     """An AdmissionCheck. ``word``: whether its controller is alive; ``since``: since when, ""
-    without a heartbeat; ``waiting``: how many workloads wait for its verdict; ``oldest``: the one
+    without a heartbeat; ``last_answer``: when it last reported a verdict, "": not known;
+    ``waiting``: how many workloads wait for its verdict; ``oldest``: the one
     that waits longest, and ``oldest_waits`` for how long; ``retries``: how often it said "not now"
     to workloads that are not admitted now; ``delayed``: how many wait for the end of a delay, and
     when the next delay ends; ``words``: what the controller says about itself."""
@@ -38,6 +41,7 @@ class CheckLine(msgspec.Struct, frozen=True, kw_only=True):
     controller: str
     word: Word
     since: str
+    last_answer: str
     words: str
     waiting: int
     oldest: Link | None
@@ -101,15 +105,19 @@ def build(
     now: datetime,
     *,
     every: bool = True,
+    answers: Mapping[str, datetime] = NO_ANSWERS,
 ) -> ChecksView:
     """The view of the AdmissionChecks. ``workloads``: those that the user may see. ``every``:
-    False if there may be further checks, which no workload of these has."""
+    False if there may be further checks, which no workload of these has. ``answers``: when each
+    controller last reported a verdict."""
     rows: dict[str, list[_Wait]] = {}
     for workload in workloads:
         for row in workload.status.admission_checks:
             rows.setdefault(row.name, []).append(_Wait(workload, row))
     by_name = sorted(checks, key=lambda check: check.metadata.name)
-    lines = tuple(_line(check, rows.get(check.metadata.name, ()), now) for check in by_name)
+    lines = tuple(
+        _line(check, rows.get(check.metadata.name, ()), answers, now) for check in by_name
+    )
     inbox = [
         wait
         for check in by_name
@@ -161,17 +169,21 @@ def _say(lines: Sequence[CheckLine], waiting: int, approvals: int, silent: Seque
     return f"{say}."
 
 
-def _line(check: AdmissionCheck, rows: Sequence[_Wait], now: datetime) -> CheckLine:
+def _line(
+    check: AdmissionCheck, rows: Sequence[_Wait], answers: Mapping[str, datetime], now: datetime
+) -> CheckLine:
     name, active = check.metadata.name, active_of(check)
     waiting = [wait for wait in rows if _waits(wait)]
     oldest = max(waiting, key=lambda wait: wait.age(now), default=None)
     since = active.last_transition_time if active is not None else None
+    last = answers.get(check.spec.controller_name)
     return CheckLine(
         id=name,
         name=name,
         controller=check.spec.controller_name,
         word=_alive(check),
         since=clock_time(since, now) if since is not None else "",
+        last_answer=clock_time(last, now) if last is not None else "",
         words=active.message if active is not None else "",
         waiting=len(waiting),
         oldest=_link(oldest.workload) if oldest is not None else None,
