@@ -269,7 +269,8 @@ def deployed(
     ``before``: called when the users are there, before the containers start. ``only``: these
     services, and those that they need. ``files``: those of docker compose."""
     project = f"admittance-test-{uuid.uuid4().hex[:8]}"
-    names = (*SERVER_PORTS, "ADMIT_PROMETHEUS_PORT", "ADMIT_SPENDING_PORT")
+    others = ("ADMIT_PROMETHEUS_PORT", "ADMIT_SPENDING_PORT", "ADMIT_WEB_PORT")
+    names = (*SERVER_PORTS, *others)
     ports = {name: free_port() for name in names}
     auth = folder / f"{project}-auth"
     auth.mkdir()

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -268,6 +270,16 @@ def test_commands_run_in_a_container_of_their_own(deployment: Deployment) -> Non
     submit = ("submit", "-q", "research", "--name", "hello", "--wait", "--", "echo", "hello")
     assert "hello finished" in deployment.compose("run", "--rm", "admit", *submit)
     deployment.compose("run", "--rm", "admit", "doctor")  # with status 0: all is well
+
+
+def test_the_page_signs_in_with_the_token_of_a_command(deployment: Deployment) -> None:
+    said = deployment.compose("run", "--rm", "auth", "token", "ada", "--expires", "1h")
+    token = said.split()[-1]
+    page = f"http://127.0.0.1:{deployment.ports['ADMIT_WEB_PORT']}"
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    opener.open(f"{page}/signin", urllib.parse.urlencode({"token": token}).encode(), timeout=30)
+    pending = json.load(opener.open(f"{page}/pending?format=json", timeout=30))
+    assert pending["heading"] == "Pending"
 
 
 def test_users_that_are_there_stay_when_they_are_made_again(deployment: Deployment) -> None:
