@@ -18,6 +18,7 @@ from admittance.web.views.accounts.usage import (
     budget_states,
     build,
 )
+from admittance.web.views.merging import merged_usage
 from admittance.web.views.words import Link
 from support.builders import NOON
 
@@ -116,3 +117,15 @@ def test_budgets_without_a_state_are_left_out() -> None:
     status = {"windowEnd": "2026-03-01T00:00:00Z", "accounts": [{"name": "a", "used": 1}]}
     [(state, unit)] = budget_states([{**stored, "status": status}])
     assert (state.budget, state.accounts[0].name, unit) == ("month", "a", "gpu-hours")
+
+
+def test_the_sums_of_several_namespaces_are_one_list_with_shares() -> None:
+    def hours(group: str, count: int) -> UsageSum:
+        return a_sum(group, runs=1, resource_seconds={"nvidia.com/gpu": str(count * 3600)})
+
+    first = UsageReply(since="2026-02-01", until="2026-02-07", sums=(hours("ada", 1),))
+    other = replace(first, sums=(hours("ada", 2), hours("bob", 1)))
+    merged = merged_usage([first, other], HOURS)
+    shown = [(each.group[0], each.runs, each.used, each.share) for each in merged.sums]
+    assert shown == [("ada", 2, "3", 0.75), ("bob", 1, "1", 0.25)]
+    assert (merged.since, merged.until) == ("2026-02-01", "2026-02-07")

@@ -9,8 +9,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from admittance.api.fields.usage_units import Unit
 from admittance.client.requests.queues.overview import QueueOverview
 from admittance.events.requests.queues import PendingCount, PendingReply, PendingRow
+from admittance.events.requests.reading import UsageReply, UsageSum
+from admittance.usage.report import added
+from admittance.usage.shares import with_shares
 
 LAST: Final = 1 << 62
 """The place of a row without a position: after all others of its queue."""
@@ -43,6 +47,16 @@ def _place(row: PendingRow) -> tuple[bool, str, int, int, str, str]:
     state = STATES.index(row.state) if row.state in STATES else len(STATES)
     queue = row.cluster_queue
     return not queue, queue, state, row.position or LAST, row.namespace, row.name
+
+
+def merged_usage(replies: Sequence[UsageReply], unit: Unit) -> UsageReply:
+    """The sums of several namespaces, of the same days, as those of one reply, with shares of the
+    unit."""
+    sums: list[UsageSum] = []
+    for reply in replies:
+        sums = added(sums, reply.sums)
+    used = [unit.used(each.resource_seconds) for each in sums]
+    return replace(replies[0], sums=tuple(with_shares(sums, used)))
 
 
 def _summed(several: Iterable[Sequence[PendingCount]]) -> tuple[PendingCount, ...]:

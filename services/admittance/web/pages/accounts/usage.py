@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from datetime import date, datetime
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -22,6 +24,7 @@ from admittance.web.rendering import page, wants_json
 from admittance.web.sessions import Session
 from admittance.web.views.accounts.usage import UsageChoice, budget_states, build
 from admittance.web.views.frame import Frame
+from admittance.web.views.merging import merged_usage
 
 FORMATS: Final = ("", "json", "csv")
 
@@ -34,18 +37,17 @@ async def show(request: Request, session: Session) -> Response:
     if shape not in FORMATS:
         raise BadInput(f'format "{shape[:40]}" is not one of json, csv')
     now = clock.now()
-    space = _space(session, chosen)
-    chosen = replace(chosen, namespace=space or "")
-    by = _words(chosen.by or ("cluster-queue" if space is None else "queue"))
+    spaces = _spaces(session, chosen)
+    by = _words(chosen.by or ("cluster-queue" if spaces == (None,) else "queue"))
     since, until = _day(chosen.since, "since", now), _day(chosen.until, "until", now)
-    reply, unit = await _used(session.client, by, since, until, space, chosen.unit)
+    reply, unit = await _used(session.client, by, since, until, spaces, chosen.unit)
     asked = Asked(by, unit)
     if shape == "csv":
         rows = plain_of(asked, reply)["rows"]
         name = f"usage-{reply.since}-{reply.until}.csv"
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(csv_of(asked, rows), media_type="text/csv", headers=headers)
-    stored = await _budgets(session.client, space)
+    stored = await _budgets(session.client, spaces)
     if wants_json(request):
         whole = {**plain_of(asked, reply), "budgets": stored}
         return Response(msgspec.json.encode(whole), media_type="application/json")
@@ -55,12 +57,12 @@ async def show(request: Request, session: Session) -> Response:
     return page(request, "usage.html", frame, view, session=session)
 
 
-def _space(session: Session, chosen: UsageChoice) -> str | None:
-    """The namespace; None: all. A user has the sums of one namespace, since nothing adds those of
-    several."""
+def _spaces(session: Session, chosen: UsageChoice) -> tuple[str | None, ...]:
+    """The namespaces of the sums; (None,): all. A user without a choice has those of the own
+    namespaces added."""
     if chosen.namespace:
-        return chosen.namespace
-    return session.login.namespaces[0] if session.login.namespaces else None
+        return (chosen.namespace,)
+    return session.login.namespaces or (None,)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -76,21 +78,27 @@ async def _used(
     by: tuple[str, ...],
     since: date | None,
     until: date | None,
-    space: str | None,
+    spaces: Sequence[str | None],
     unit: str,
 ) -> tuple[UsageReply, Unit]:
     """The sums, and their unit: without one hours of GPUs, if GPUs were used, else of CPUs."""
     reply = UsageReply()
     for name in (unit,) if unit else ("gpu-hours", "cpu-hours"):
         chosen = checked_unit(name)
-        reply = await client.usage(
-            by,
-            since=since,
-            until=until,
-            unit=name,
-            namespace=space,
-            all_namespaces=space is None,
+        replies = await asyncio.gather(
+            *(
+                client.usage(
+                    by,
+                    since=since,
+                    until=until,
+                    unit=name,
+                    namespace=space,
+                    all_namespaces=space is None,
+                )
+                for space in spaces
+            )
         )
+        reply = replies[0] if len(replies) == 1 else merged_usage(replies, chosen)
         if any(
             chosen.counts(resource) for each in reply.sums for resource in each.resource_seconds
         ):
@@ -98,10 +106,12 @@ async def _used(
     return reply, chosen
 
 
-async def _budgets(client: Client, space: str | None) -> list[dict[str, Any]]:
-    """The budgets with their states: all, or for a user of single namespaces those of ``space``; []
-    if the user may not read them."""
+async def _budgets(client: Client, spaces: Sequence[str | None]) -> list[dict[str, Any]]:
+    """The budgets with their states: all, or for a user of single namespaces those of ``spaces``;
+    [] if the user may not read them."""
     try:
-        return [stored.plain() for stored in await client.list("budgets", namespace=space)]
+        lists = await asyncio.gather(*(client.list("budgets", namespace=each) for each in spaces))
     except (NotAllowed, NotFound):
         return []
+    stored = {each.key: each for listed in lists for each in listed}
+    return [each.plain() for each in stored.values()]
