@@ -26,6 +26,7 @@ from admittance.events.stored.checkpoints import Adopted
 from admittance.events.stored.formats import read_announcement
 from admittance.events.subjects import ANNOUNCED_RUNNERS, CLAIMS, STREAM
 from admittance.events.system import ObjectApplied
+from admittance.runtime import clock
 from admittance.runtime.bus.bucket import BucketReader, Entry, follow_bucket
 from admittance.runtime.bus.bus import Bus
 from admittance.runtime.bus.history import StoredMessage, last
@@ -44,6 +45,8 @@ from admittance.workload_controller.journal import (
 
 _CHECKS: Final = ("admit.object.applied.admissioncheck.", "admit.object.deleted.admissioncheck.")
 
+PROGRESS_SECONDS: Final = 2.0
+
 log = structlog.get_logger()
 _applied = Reader(ObjectApplied)
 
@@ -59,6 +62,34 @@ class LoadedController(NamedTuple):
     journal: JournalAtTakeover
 
 
+class ReadProgress:
+    """How much of the bucket is read, and when to log it: every `PROGRESS_SECONDS`, and not at all
+    if the bucket is read sooner. ``start``: monotonic seconds."""
+
+    def __init__(self, start: float) -> None:
+        self._logged_at = start
+        self._read = 0
+        self.total = 0
+        """How many entries the bucket has, as far as known."""
+
+    def record(self, count: int, pending: int) -> None:
+        """Records that ``count`` further entries are read, and ``pending`` are not received."""
+        self._read += count
+        self.total = self._read + pending
+
+    @property
+    def percent(self) -> int:
+        """The part of the entries that is read, rounded down."""
+        return 100 * self._read // self.total if self.total else 100
+
+    def is_due(self, now: float) -> bool:
+        """Whether to log the progress now; then it counts as logged. ``now``: monotonic seconds."""
+        if now - self._logged_at < PROGRESS_SECONDS:
+            return False
+        self._logged_at = now
+        return True
+
+
 async def load_controller(
     bus: Bus, floor: int, limits: Limits, durables: Durables
 ) -> LoadedController:
@@ -70,10 +101,14 @@ async def load_controller(
     position = await read_position(bus)
     adopted: list[Adopted] = []
     everything = BucketReader(bus, current=True)
+    progress = ReadProgress(clock.monotonic())
     async for entries in everything.batches():
         _load(controller, entries)
         if position.newest:
             adopted += unrecorded_workloads(controller.workloads, entries, position.newest)
+        progress.record(len(entries), everything.pending)
+        if progress.is_due(clock.monotonic()):
+            log.info("reading", objects=progress.total, percent=progress.percent)
         if everything.loaded.is_set():
             break
     await everything.close()

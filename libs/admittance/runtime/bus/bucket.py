@@ -213,6 +213,8 @@ class BucketReader:
         self._patterns = [self._prefix + pattern for pattern in patterns]
         self.loaded = asyncio.Event()
         self.last = 0
+        self.pending = 0
+        """How many more entries the server had when it sent the newest one."""
         self._read = 0
         self._complete = False
         self._buffer: list[RawMessage] = []
@@ -310,6 +312,7 @@ class BucketReader:
         if raw.sequence <= self._read:
             return
         self._read = raw.sequence
+        self.pending = raw.pending
         self._buffer.append(raw)
         if not raw.pending:
             # When the server sent this message, no other message was left, so all entries have been
