@@ -217,8 +217,7 @@ def after_stop(family: FamilyTransition) -> None:
     kind = evicted.reason if evicted is not None else reasons.VARIANT_EVICTED
     if worse is not None and holds_quota(worse):
         stopping = find_true(worse, Type.EVICTED)
-        assert stopping is not None, "it was evicted with its parent"
-        if kind == reasons.VARIANT_EVICTED:
+        if stopping is not None and kind == reasons.VARIANT_EVICTED:
             kind = stopping.reason
         family.put(name, wake_if_over(release(worse, family.context), family.context))
     requeued = find(parent, Type.REQUEUED)
