@@ -1,10 +1,11 @@
 """What the web page costs, and how quick it is: ``python -m benchmarks.page``.
 
-Fills ``--queues`` ClusterQueues with ``--pending`` workloads that never start, and prints time,
-bytes sent and rows of each page. Then, ``--rounds`` times in turns, ``--burst`` workloads are
-admitted without open pages and with ``--pages`` of them, which ask as the script of the page does:
-when the stream says that something changed, and not too often. The last line has the time from an
-event of the stream to the whole page, at ``--rate`` admissions a second.
+Fills ``--queues`` ClusterQueues with ``--pending`` workloads that never start, and prints time, CPU
+(of the page, and of the services and nats-server), bytes sent and rows of each page. Then,
+``--rounds`` times in turns, ``--burst`` workloads are admitted without open pages and with
+``--pages`` of them, which ask as the script of the page does: when the stream says that something
+changed, and not too often. The last line has the time from an event of the stream to the whole
+page, at ``--rate`` admissions a second; `benchmarks.page_in_browser` has that time in a browser.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ from statistics import median
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+import psutil
+
 from admittance.bench import generator
 from admittance.bench.connection import connected
 from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
-from admittance.bench.system import embedded
+from admittance.bench.system import embedded, family
+from admittance.client import Client
 from admittance.client.requests.link import Link
 from admittance.client.requests.queues import questions
 from admittance.events.requests.queues import PendingQuery
 from admittance.runtime import clock
 from admittance.runtime.errors import SetupError
 from admittance.runtime.tasks import end_tasks
+from benchmarks.harness.jobs import NAMESPACE
 from benchmarks.harness.load import Jobs, Load, load_over
 from benchmarks.harness.program import Option, run_program
 from benchmarks.harness.waits import until_right
@@ -43,6 +48,11 @@ COHORTS: Final = 10
 ASKS: Final = 10
 ROW: Final = re.compile(rb"<tr ")
 PATHS: Final = ("/", "/pending", "/pending?reason=ExceedsMaxQuota", "/queues", "/queues/full-0")
+FACTS: Final = 300
+"""How many facts there are about the workload of which the page is asked for."""
+WORKLOAD: Final = "wait-0"
+PAUSE_SECONDS: Final = 2.0
+"""Between two turns, so that the work that follows a burst belongs to it."""
 
 
 class Answer(NamedTuple):
@@ -160,13 +170,16 @@ async def measured(
         await load.submit(plan)
         await load.settled(PATIENCE)
         await _until_pending(link, pending)
-        link_of_page = urlsplit(await _link(child.log.parent))
+        link_of_page = urlsplit(await link_of(child.log.parent))
         browser = await Browser(link_of_page.netloc).signed_in(link_of_page.fragment)
-        lines = [await _page_line(browser, path) for path in PATHS]
+        await _reprioritized(child.url, WORKLOAD, FACTS)
+        parts = _parts(child.pid)
+        shown = (*PATHS, f"/workloads/{NAMESPACE}/{WORKLOAD}")
+        lines = [await _page_line(browser, path, parts) for path in shown]
         jobs = Jobs(load)
         await link.bus.nc.listen("admit.workload.admitted.>", jobs.on_message)
-        bursts = _Bursts(load, jobs)
-        lines.append(await _compared(bursts, browser, pages, rounds, burst))
+        bursts = Bursts(load, jobs)
+        lines.append(await _compared(bursts, browser, parts, pages, rounds, burst))
         lines.append(await _shown(bursts, browser, rate))
     return lines
 
@@ -180,7 +193,7 @@ async def _until_pending(link: Link, count: int) -> None:
         raise SetupError(f"not all of {count} workloads are pending")
 
 
-async def _link(folder: Path) -> str:
+async def link_of(folder: Path) -> str:
     """A link that signs in once."""
     admit = Path(sys.executable).parent / "admit"
     process = await asyncio.create_subprocess_exec(
@@ -192,17 +205,54 @@ async def _link(folder: Path) -> str:
     return out.decode().split()[-1]
 
 
-async def _page_line(browser: Browser, path: str) -> str:
+class Cpu(NamedTuple):
+    """Seconds of CPU of the page, and of the services with nats-server."""
+
+    page: float
+    others: float
+
+
+class _Parts(NamedTuple):
+    """The processes of an `admit up`."""
+
+    page: list[psutil.Process]
+    others: list[psutil.Process]
+
+    def used(self) -> Cpu:
+        """The CPU that they have used so far."""
+        return Cpu(*(sum(sum(each.cpu_times()[:2]) for each in part) for part in self))
+
+
+def _parts(pid: int) -> _Parts:
+    of_page: dict[bool, list[psutil.Process]] = {True: [], False: []}
+    for process in family(pid):
+        of_page["admittance.web.child" in process.cmdline()].append(process)
+    return _Parts(of_page[True], of_page[False])
+
+
+async def _reprioritized(url: str, name: str, times: int) -> None:
+    """Gives a workload so many facts."""
+    async with await Client.connect(url) as client:
+        for priority in range(times):
+            await client.set_priority(name, priority % 2, namespace=NAMESPACE)
+
+
+async def _page_line(browser: Browser, path: str, parts: _Parts) -> str:
     first = await browser.get(path)
+    before = parts.used()
     answers = [await browser.get(path) for _ in range(ASKS)]
+    page, others = (
+        (after - earlier) * 1000 / ASKS for after, earlier in zip(parts.used(), before, strict=True)
+    )
     took = [answer.seconds * 1000 for answer in answers]
     return (
         f"{path}: median {median(took):.0f} ms, longest {max(took):.0f}, first "
-        f"{first.seconds * 1000:.0f}; {first.size:,} bytes, {len(ROW.findall(first.text))} rows"
+        f"{first.seconds * 1000:.0f}; CPU {page:.0f} + {others:.0f} ms; {first.size:,} bytes, "
+        f"{len(ROW.findall(first.text))} rows"
     )
 
 
-class _Bursts:
+class Bursts:
     """Workloads in the queue with room."""
 
     def __init__(self, load: Load, jobs: Jobs) -> None:
@@ -221,20 +271,29 @@ class _Bursts:
         return names[-1]
 
 
-async def _compared(bursts: _Bursts, browser: Browser, pages: int, rounds: int, burst: int) -> str:
-    """Admissions per second with open pages and without, in turns."""
+async def _compared(
+    bursts: Bursts, browser: Browser, parts: _Parts, pages: int, rounds: int, burst: int
+) -> str:
+    """Admissions per second with open pages and without, in turns, and the CPU of an admission."""
     rates: dict[bool, list[float]] = {False: [], True: []}
+    costs: dict[bool, list[Cpu]] = {False: [], True: []}
     await bursts.submit(burst)
     for turn in range(2 * rounds):
         opened = turn % 2 == 1
+        await asyncio.sleep(PAUSE_SECONDS)
         async with _open_pages(browser, pages if opened else 0):
-            begun = clock.monotonic()
+            begun, before = clock.monotonic(), parts.used()
             await bursts.submit(burst)
+            after = parts.used()
             rates[opened].append(burst / (clock.monotonic() - begun))
+            costs[opened].append(Cpu(after.page - before.page, after.others - before.others))
     without, with_pages = median(rates[False]), median(rates[True])
+    page = median(cost.page for cost in costs[True]) * 1e6 / burst
+    others = [median(cost.others for cost in costs[which]) * 1e6 / burst for which in costs]
     return (
         f"admissions a second: {without:.0f} without open pages, {with_pages:.0f} with {pages}: "
-        f"{with_pages / without:.2f}"
+        f"{with_pages / without:.2f}; CPU of the services for each: {others[0]:.0f} and "
+        f"{others[1]:.0f} µs, of the page {page:.0f}"
     )
 
 
@@ -266,7 +325,7 @@ async def _open_pages(browser: Browser, count: int) -> AsyncIterator[None]:
         await end_tasks(*tasks)
 
 
-async def _shown(bursts: _Bursts, browser: Browser, rate: int) -> str:
+async def _shown(bursts: Bursts, browser: Browser, rate: int) -> str:
     """The time from an event of the stream to the whole page, while workloads are admitted."""
     took: list[float] = []
     stop = asyncio.Event()

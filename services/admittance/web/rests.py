@@ -13,7 +13,7 @@ from typing import Final
 
 from admittance.runtime import clock
 
-QUICK_SECONDS: Final = 0.1
+QUICK_SECONDS: Final = 0.2
 QUICK: Final = 4
 """Pages rest so many times as long as their answers took together, up to `QUICK_SECONDS`."""
 FURTHER: Final = 19

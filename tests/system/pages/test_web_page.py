@@ -43,6 +43,10 @@ FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
 )
+HIDE = """
+Object.defineProperty(document, "hidden", { value: true });
+document.dispatchEvent(new Event("visibilitychange"));
+"""
 FLAVOR_AND_CHECK = """
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
@@ -677,7 +681,7 @@ async def test_a_revoked_user_is_signed_out_at_once(up: Up, browser: Browser) ->
 
 
 @needs_chromium
-async def test_tabs_without_a_shared_worker_have_one_stream(
+async def test_visible_tabs_without_a_shared_worker_have_one_stream(
     signed_in: BrowserContext, up: Up
 ) -> None:
     pages = [await signed_in.new_page() for _ in range(2)]
@@ -690,6 +694,12 @@ async def test_tabs_without_a_shared_worker_have_one_stream(
         await expect(facts).to_contain_text("Priority 5", use_inner_text=True)
     held = await pages[0].evaluate("navigator.locks.query()")
     assert (len(held["held"]), len(held["pending"])) == (1, 1)
+    leader, other = pages
+    await leader.evaluate(HIDE)
+    await up.out("priority", "workload", "waits", "6")
+    await expect(other.locator("#fact-list")).to_contain_text("Priority 6", use_inner_text=True)
+    await other.evaluate(HIDE)
+    await other.wait_for_function("async () => !(await navigator.locks.query()).held.length")
     for page in pages:
         await page.close()
 

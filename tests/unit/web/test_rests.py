@@ -15,7 +15,7 @@ from admittance.web.rests import HELD_BACK_SECONDS, REST_MAX_SECONDS, Rests, res
 
 
 @pytest.mark.parametrize(
-    ("busy", "rest"), [(0, 0), (0.02, 0.08), (0.1, 0.4), (0.2, 2.3), (0.3, 4.2), (20, 5)]
+    ("busy", "rest"), [(0, 0), (0.02, 0.08), (0.1, 0.4), (0.2, 0.8), (0.3, 2.7), (20, 5)]
 )
 def test_a_rest_grows_with_the_time_of_the_answers(busy: float, rest: float) -> None:
     assert rest_after(busy) == pytest.approx(rest)

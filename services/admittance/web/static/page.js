@@ -51,18 +51,29 @@ function shareStream() {
   };
 }
 
-// A browser without SharedWorker: the tab that holds the lock has the stream, and sends to the others.
+// A browser without SharedWorker: the visible tab that holds the lock has the stream, and sends to the others.
 function streamOfLeader(receive) {
   const channel = new BroadcastChannel("admit-live");
   channel.onmessage = ({ data }) => receive(data);
-  const open = () => openStream((said) => {
-    receive(said);
-    channel.postMessage(said);
-    if (said.kind === "refused") setTimeout(open, AGAIN_MS);
+  const lead = () => document.hidden ? null : new Promise((leave) => {
+    let source = null, again = null;
+    const open = () => {
+      source = openStream((said) => {
+        receive(said);
+        channel.postMessage(said);
+        if (said.kind === "refused") again = setTimeout(open, AGAIN_MS);
+      });
+    };
+    open();
+    document.addEventListener("visibilitychange", () => { clearTimeout(again); source.close(); leave(); }, { once: true });
   });
-  const lead = () => new Promise(open);
-  if (navigator.locks) navigator.locks.request("admit-live", lead);
-  else lead();
+  const join = () => {
+    if (document.hidden) return;
+    if (navigator.locks) navigator.locks.request("admit-live", lead);
+    else lead();
+  };
+  document.addEventListener("visibilitychange", join);
+  join();
 }
 
 function followLive() {
