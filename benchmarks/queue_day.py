@@ -75,7 +75,11 @@ async def measured(*, elements: int, pending: int, rounds: int, seconds: float) 
         await load.submit(plan)
         await load.settled(PATIENCE)
         await _until_pending(link, pending - 2 * QUEUES)
-        lines.append(await _command(child, "queue", ["queue", "-n", NAMESPACE], rounds))
+        lines.append(
+            await _command(
+                child, "queue, while the forecast begins", ["queue", "-n", NAMESPACE], rounds
+            )
+        )
         names = [row.name for row in (await _pending(link, ASKED)).rows]
 
         async def ask() -> None:
