@@ -21,6 +21,7 @@ from typing import Final
 
 import psutil
 
+from admittance import forecast_service
 from admittance.bench import generator
 from admittance.bench.connection import connected
 from admittance.bench.generator import BenchPlan, PlannedQueue, PlannedWorkload
@@ -219,7 +220,7 @@ def _cpu_of_forecast(child: Child) -> float:
     """CPU seconds so far. Raises SetupError if the process does not run."""
     for process in family(child.pid):
         with suppress(psutil.Error):
-            if "forecast" in " ".join(process.cmdline()):
+            if forecast_service.SERVICE.package in process.cmdline():
                 times = process.cpu_times()
                 return float(times.user + times.system)
     raise SetupError("no process of the forecast runs")
