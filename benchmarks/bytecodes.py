@@ -176,7 +176,6 @@ class Pipe:
     def _stored(self, put: Put) -> Entry:
         assert put.value is not None
         assert put.workload is not None
-        bucket_reader.note_written(put.key, put.value, put.workload)
         headers = {HEADER_TRACE: put.trace}
         _frame(put_message(put.key, put.value, expected=put.expected, headers=headers))
         self._revision += 1

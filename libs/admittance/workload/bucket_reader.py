@@ -7,7 +7,6 @@ the right shape, and all numbers and times are in range.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -39,10 +38,6 @@ _NAMESPACED: Final = {kind.token: kind.namespaced for kind in KINDS.values()}
 is not listed: only the program that owns the kind knows."""
 LARGE: Final = 32 * 1024
 """The bytes from which on the value of a workload is cached."""
-WRITTEN_MAX: Final = 1000
-"""The most workloads that `note_written` keeps."""
-WRITTEN_BYTES: Final = 8 * 1024
-"""Longer values are not kept."""
 SECONDS_MAX: Final = 2**33
 """Longest execution time of a job in seconds: 270 years."""
 
@@ -62,54 +57,18 @@ def names_of(key: str) -> tuple[str, str]:
     raise Unreadable("no kind of object has keys of this form")
 
 
-_written: dict[str, tuple[bytes, StoredWorkload, bool]] = {}
-
-
-def note_written(key: str, value: bytes, workload: StoredWorkload) -> None:
-    """Records that this process writes the value, which is the workload encoded: the services of
-    this process, which read the value back from the bucket, need not decode it again."""
-    # Parts of a placement are decoded to lists.
-    is_placed = any(row.placement for row in workload.status.admission_checks)
-    if is_placed or len(value) > WRITTEN_BYTES:
-        _written.pop(key, None)
-        return
-    if len(_written) >= WRITTEN_MAX:
-        del _written[next(iter(_written))]
-    _written[key] = value, workload, False
-
-
 def read(key: str, value: bytes) -> StoredWorkload:
     """The workload at a bucket key. Raises Unreadable if the value is invalid."""
-    written = _written.get(key)
-    if written is not None and written[0] == value:
-        _, workload, is_checked = written
-        if not is_checked:
-            # The workload is checked like one that another process wrote, so that a service reads
-            # the same values in a process of its own.
-            _validate(key, workload, stored.head)
-            _written[key] = value, workload, True
-        return workload
     return _read(key, value) if len(value) < LARGE else _read_large(key, value)
 
 
 def _read(key: str, value: bytes) -> StoredWorkload:
     workload = decode_readable(stored.decode, value)
-    # The head is not cached: most services need it once.
-    _validate(key, workload, _decoded_head)
-    return workload
-
-
-def _decoded_head(workload: StoredWorkload) -> SpecHead:
-    return stored.decode_head(workload.spec)
-
-
-def _validate(
-    key: str, workload: StoredWorkload, head: Callable[[StoredWorkload], SpecHead]
-) -> None:
     try:
-        _check(key, workload, head(workload))
+        _check(key, workload)
     except BROKEN as error:
         raise Unreadable(reason_of(error)) from error
+    return workload
 
 
 # In one process several services read each value: only the first of them decodes a large one. The
@@ -176,10 +135,10 @@ def _quotas(queue: ClusterQueue | Cohort) -> None:
         raise Unreadable(f"the quotas in the spec are not valid: {reason_of(error)}") from None
 
 
-def _check(key: str, workload: StoredWorkload, spec: SpecHead) -> None:
-    """Raises Unreadable if a field of the workload is invalid. ``spec``: its head. Every value that
-    a service reads is validated, so validating a valid value must be cheap. The name of a bad field
-    is found only after a failure."""
+def _check(key: str, workload: StoredWorkload) -> None:
+    """Raises Unreadable if a field of the workload is invalid. Every value that a service reads is
+    validated, so validating a valid value must be cheap. The name of a bad field is found only
+    after a failure."""
     meta, status = workload.metadata, workload.status
     if key != f"workload.{token(meta.namespace)}.{token(meta.name)}":
         raise Unreadable(
@@ -189,6 +148,7 @@ def _check(key: str, workload: StoredWorkload, spec: SpecHead) -> None:
         raise Unreadable(
             f"the workload's uid has {len(meta.uid)} characters, {UID_MAX} are allowed"
         )
+    spec = stored.decode_head(workload.spec)
     if spec.role != "regular" and spec.role not in ("parent", "variant", "array"):
         raise Unreadable("spec.role is not the name of a role")
     if not 0 <= (spec.maximum_execution_time_seconds or 0) <= SECONDS_MAX:

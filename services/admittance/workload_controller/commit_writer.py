@@ -48,7 +48,6 @@ from admittance.runtime.telemetry.logger import log_set_aside
 from admittance.runtime.telemetry.object_faults import faults
 from admittance.runtime.telemetry.tracing import trace_id
 from admittance.workload import stored
-from admittance.workload.bucket_reader import note_written
 from admittance.workload.change import with_log
 from admittance.workload.conditions import Type, is_true
 from admittance.workload_controller.journal import HistoryRecorder
@@ -157,10 +156,6 @@ class CommitWriter:
         messages: list[Message] = []
         unsure: list[str] = []
         written: list[tuple[str, int]] = []
-        for put in commit.puts:
-            # The bucket may deliver the value before it acknowledges the put.
-            if put.value is not None and put.workload is not None:
-                note_written(put.key, put.value, put.workload)
         for put, outcome in await self._puts.write(commit.puts):
             if isinstance(outcome, int):
                 written.append((put.key, outcome))

@@ -17,12 +17,11 @@ from admittance.events import facts
 from admittance.events.requests.history import SettledReply
 from admittance.events.requests.queues import Queues
 from admittance.scheduling.state.config import Config
-from admittance.workload.bucket_reader import note_written, read
 from admittance.workload.conditions import Type, find, is_true
 from admittance.workload.due_times import due_times
 from admittance.workload.limits import Limits
 from admittance.workload.phase import phase
-from admittance.workload.stored import PARENT, StoredWorkload, decode, encode, head
+from admittance.workload.stored import PARENT, StoredWorkload, encode, head
 from simulation.invariants.quota import charged
 from support.builders import NOON
 from support.cores.configured_system import NS
@@ -60,11 +59,8 @@ class TimedCores(SteppedCores):
         self.family_watch.saw(key, after)
         if after is not None:
             self._guard(before, after)
-            value = encode(after)
-            note_written(key, value, after)
-            assert read(key, value) == decode(value)
             if due_times(after, self.now, self.controller.queues):
-                assert self.timers.may_wait(value), "the retry-timer leaves it out"
+                assert self.timers.may_wait(encode(after)), "the retry-timer leaves it out"
         held = before is not None and before.status.admission is not None
         if held and (after is None or after.status.admission is None):
             self.job_events.append(("freed", name, self.seconds()))
