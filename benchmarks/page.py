@@ -37,7 +37,7 @@ from admittance.runtime.tasks import end_tasks
 from benchmarks.harness.jobs import NAMESPACE
 from benchmarks.harness.load import Jobs, Load, load_over
 from benchmarks.harness.program import Option, run_program
-from benchmarks.harness.waits import until_right
+from benchmarks.harness.waits import until_right, until_unchanged
 
 REPAINT_SECONDS: Final = 0.25
 REST: Final = 4
@@ -170,6 +170,8 @@ async def measured(
         await load.submit(plan)
         await load.settled(PATIENCE)
         await _until_pending(link, pending)
+        # The scheduler stores why each of them waits, for a minute and more.
+        await until_unchanged(link.bus, seconds=PATIENCE)
         link_of_page = urlsplit(await link_of(child.log.parent))
         browser = await Browser(link_of_page.netloc).signed_in(link_of_page.fragment)
         await _reprioritized(child.url, WORKLOAD, FACTS)

@@ -16,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from playwright.async_api import async_playwright
+from tools.chromium import FLAGS
 
 from admittance.bench import generator
 from admittance.bench.connection import connected
@@ -27,10 +28,6 @@ from benchmarks.harness.load import Jobs, load_over
 from benchmarks.harness.program import Option, run_program
 from benchmarks.page import Bursts, link_of
 
-FLAGS: Final = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
-)
 NOTE_CHANGES: Final = """
 () => {
   const note = () => noted(parseInt(document.title.replaceAll(",", "")) || 0, Date.now());

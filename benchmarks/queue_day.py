@@ -38,15 +38,13 @@ from admittance.runtime.errors import SetupError
 from benchmarks.harness.jobs import NAMESPACE
 from benchmarks.harness.load import load_over
 from benchmarks.harness.program import Option, run_program
-from benchmarks.harness.waits import until_right
+from benchmarks.harness.waits import QUIET_SECONDS, until_right, until_unchanged
 
 PATIENCE: Final = 240.0
 QUEUES: Final = 5
 ASKED: Final = 50
 """As many expected starts `admit queue` asks for."""
 ASK_EVERY_SECONDS: Final = 2.0
-QUIET_SECONDS: Final = 3.0
-"""The array-controller has made what it makes when the bucket has not changed for so long."""
 
 
 def bench_plan(pending: int) -> BenchPlan:
@@ -147,7 +145,7 @@ async def _array(child: Child, link: Link, elements: int, rounds: int) -> list[s
     options = ["--array", indexes, "-q", "sweeps", "-n", NAMESPACE, "--cpu", "1", "--", "true"]
     before = await _objects(link)
     took = await _submitted(child, indexes, "of-client")
-    await _until_quiet(link)
+    await until_unchanged(link.bus, seconds=PATIENCE)
     stored = await _objects(link) - before
     command = await _command(child, f"submit --array {indexes}", ["submit", *options], rounds)
     return [
@@ -171,20 +169,6 @@ async def _objects(link: Link) -> int:
     """How many objects the bucket has."""
     info = await link.bus.api(f"STREAM.INFO.KV_{BUCKET}")
     return int(info["state"]["messages"])
-
-
-async def _until_quiet(link: Link) -> None:
-    """Waits until the bucket has not changed for a time. Raises SetupError."""
-    last, since = -1, clock.monotonic()
-    deadline = since + PATIENCE
-    while clock.monotonic() < deadline:
-        info = await link.bus.api(f"STREAM.INFO.KV_{BUCKET}")
-        if info["state"]["last_seq"] != last:
-            last, since = info["state"]["last_seq"], clock.monotonic()
-        elif clock.monotonic() - since > QUIET_SECONDS:
-            return
-        await asyncio.sleep(0.25)
-    raise SetupError(f"the bucket changes for more than {PATIENCE:g} s")
 
 
 # The forecast. --------------------------------------------------------------------------

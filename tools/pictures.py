@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from PIL import Image
 from playwright.async_api import Error, Page, async_playwright
+from tools.chromium import FLAGS
 from tools.demo.story import WAITS
 from tools.demo.system import running_demo
 
@@ -32,7 +33,6 @@ COLORS: Final = 96
 BYTES_MAX: Final = 60_000
 SIMULATED: Final = 120_000
 """Milliseconds for a simulation: a process has to start."""
-FLAGS: Final = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 
 Show = Callable[[Page, str], Awaitable[object]]
 """Opens what a picture shows. The text is the address of the page without a path."""

@@ -7,14 +7,18 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from admittance.client.errors import TimedOut, Unavailable
+from admittance.events.subjects import BUCKET
 from admittance.runtime import clock
 from admittance.runtime import errors as bus_errors
+from admittance.runtime.bus.bus import Bus
 from admittance.runtime.errors import SetupError
 from admittance.runtime.tasks import set_within
 
 T = TypeVar("T")
 
 PATIENCE_SECONDS: Final = 120.0
+QUIET_SECONDS: Final = 3.0
+"""The services have stored what they store when the bucket has not changed for so long."""
 
 
 class News:
@@ -69,3 +73,18 @@ async def until_right(
                 break
         await asyncio.sleep(every)
     return answer
+
+
+async def until_unchanged(bus: Bus, *, seconds: float) -> None:
+    """Waits until the bucket has not changed for `QUIET_SECONDS`. Raises SetupError after so many
+    ``seconds``."""
+    last, since = -1, clock.monotonic()
+    deadline = since + seconds
+    while clock.monotonic() < deadline:
+        state = (await bus.api(f"STREAM.INFO.KV_{BUCKET}"))["state"]
+        if state["last_seq"] != last:
+            last, since = state["last_seq"], clock.monotonic()
+        elif clock.monotonic() - since > QUIET_SECONDS:
+            return
+        await asyncio.sleep(0.25)
+    raise SetupError(f"the bucket still changes after {seconds:g} s")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from itertools import islice, product
 from math import inf
 from typing import Final
 
@@ -26,11 +25,9 @@ from admittance.scheduling.state.equivalence import RefusalQueue
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION, FlavorPlan
 from admittance.scheduling.state.workload_info import CandidateEntry, Charge, Queue, WorkloadInfo
 
-CHOICES_MAX: Final = 8
-"""For how many choices of flavors victims of one workload are searched."""
 EVICTIONS_MAX: Final = 3
-"""How often a workload is evicted in a play, so that two workloads do not preempt each other for
-ever. The scheduler has its loop guard for this."""
+"""How often a workload is evicted in a play, so that two workloads do not preempt each other
+without end. The scheduler has its loop guard for this."""
 
 
 class Evictions:
@@ -85,8 +82,7 @@ class Evictions:
             return fit
         if not self._has_candidates(name, head):
             return fit
-        for groups in islice(product(*head.cells), CHOICES_MAX):
-            charges = tuple(charge for group in groups for charge in group)
+        for charges in head.choices():
             if fit is not None and charges == fit.charges:
                 return fit
             if all(person.has_room(charges) for person in head.persons):

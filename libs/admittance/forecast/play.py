@@ -60,8 +60,8 @@ def play(
 
     ``queues``: those of one tree, by name. Their cells have the usage of what holds quota now, also
     after the call. ``ends``: when what holds quota now ends. ``strategies``: those of preemption
-    with fair sharing, whose shares order each cycle; None: it is off. ``arrivals``: the workloads
-    that arrive later, the earliest ``queued_at`` first; no more are read than arrive.
+    with fair sharing, which orders each cycle by shares; None: it is off. ``arrivals``: the
+    workloads that arrive later, the earliest ``queued_at`` first; no more are read than arrive.
     ``causes``: gets for each workload that starts after an end the last workloads that ended before
     the start, the earliest first: as many as freed the amounts that were missing at ``now``, and at
     most `CAUSES_MAX`.
@@ -307,8 +307,9 @@ class _Play:
         return min(inside, key=rank_of, default=None)
 
     def _ends_by(self, rules: QueueRules, job: Waiting) -> float | None:
-        known = job.limit is not None and rules.begins_at_once
-        return self._now + job.limit if known and job.limit is not None else None
+        if job.limit is None or not rules.begins_at_once:
+            return None
+        return self._now + job.limit
 
     def _start(self, queue: WaitingQueue, head: WaitingClass, start: Start) -> None:
         persons, charges, now = head.persons, start.charges, self._now

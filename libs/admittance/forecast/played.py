@@ -4,9 +4,10 @@ that hold quota. Times are seconds."""
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeAlias
+from itertools import islice, product
+from typing import Final, NamedTuple, TypeAlias
 
 from admittance.forecast.rows import Key, Need, Waiting
 from admittance.quota.cell import Cell, FlavorResource
@@ -14,6 +15,8 @@ from admittance.quota.tree import Node
 from admittance.scheduling.state.flavor_plan import NO_PREEMPTION, Policy
 from admittance.scheduling.state.held.person_limits import Person
 
+CHOICES_MAX: Final = 8
+"""For how many choices of flavors victims, or the time of a promised start, are searched."""
 Charges: TypeAlias = tuple[tuple[Cell, int], ...]
 Rank: TypeAlias = tuple[int, float, Key]
 _Alike: TypeAlias = tuple[int, tuple[tuple[Need, ...], ...], tuple[Person, ...], float | None]
@@ -131,6 +134,11 @@ class WaitingClass:
     def first(self) -> Waiting:
         """The first workload that waits; there must be one."""
         return self.jobs[self.at][2]
+
+    def choices(self) -> Iterator[Charges]:
+        """The amounts of its first `CHOICES_MAX` choices of flavors."""
+        for groups in islice(product(*self.cells), CHOICES_MAX):
+            yield tuple(charge for group in groups for charge in group)
 
     def add(self, job: Waiting) -> None:
         """Adds a workload at its place."""

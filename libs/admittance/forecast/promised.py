@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice, product
-from typing import Final
 
 from admittance.forecast.played import (
     Charges,
@@ -20,9 +18,6 @@ from admittance.quota.cell import Cell, potential
 from admittance.scheduling.cycle.backfill import Candidate, Head, ended_by, may_start, promise_of
 from admittance.scheduling.state.held.shared_quota import Holder
 from admittance.scheduling.state.promise import Promise
-
-CHOICES_MAX: Final = 8
-"""For how many choices of flavors the start of a head is computed."""
 
 
 class KeptPromise:
@@ -81,7 +76,7 @@ def promise_now(
 
 
 def _needs(head: WaitingClass) -> Iterable[dict[Cell, int]]:
-    for groups in islice(product(*head.cells), CHOICES_MAX):
-        need = total_of(charge for group in groups for charge in group)
+    for charges in head.choices():
+        need = total_of(charges)
         if all(amount <= potential(cell) for cell, amount in need.items()):
             yield need

@@ -27,6 +27,7 @@ from playwright.async_api import (
     async_playwright,
     expect,
 )
+from tools.chromium import FLAGS
 
 from admittance.bench.system import Child
 from admittance.events.system import DeadLetter
@@ -39,10 +40,6 @@ from support.processes.forked_system import start
 from support.servers import LIMIT, until
 
 CHROMIUM = shutil.which("chromium")
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage"),
-)
 HIDE = """
 Object.defineProperty(document, "hidden", { value: true });
 document.dispatchEvent(new Event("visibilitychange"));

@@ -9,9 +9,10 @@ import msgspec
 
 from admittance.client.errors import RequestFailed
 from admittance.client.kinds import BUDGET, ObjectKind
+from admittance.client.requests.budget_states import budget_states
 from admittance.client.requests.link import Link
 from admittance.client.requests.objects import OF_NAMESPACES, BucketObject
-from admittance.events.requests.budgets import Budgets, BudgetsReply, BudgetState
+from admittance.events.requests.budgets import BudgetState
 
 OF_SPEC: Final = ("budget", "per", "window", "unit")
 """The fields of `BudgetState` that are no part of the status."""
@@ -28,28 +29,15 @@ class KnownBudgets(NamedTuple):
 async def with_states(link: Link, kind: ObjectKind, stored: Sequence[BucketObject]) -> KnownBudgets:
     """Adds what is used, limits and waits to budgets, in ``status``, with the fields of
     `BudgetState`; returns objects of other kinds unchanged, and those of a user of single
-    namespaces, which have it. If the budget-controller does not
-    answer, budgets have no status."""
+    namespaces, which have it. If the budget-controller does not answer, budgets have no status."""
     if kind is not BUDGET or not stored or link.bus.nc.role in OF_NAMESPACES:
         return KnownBudgets(list(stored), {})
     try:
-        states = await _states(link, stored[0].name if len(stored) == 1 else "")
+        known = await budget_states(link, stored[0].name if len(stored) == 1 else "")
     except RequestFailed as error:
         return KnownBudgets(list(stored), {}, str(error))
+    states = {state.budget: state for state in known}
     return KnownBudgets([_with_state(each, states.get(each.name)) for each in stored], states)
-
-
-async def _states(link: Link, budget: str) -> dict[str, BudgetState]:
-    states: dict[str, BudgetState] = {}
-    more = True
-    while more:
-        asked = Budgets(budget=budget, after=max(states, default=""))
-        reply = await link.ask("budgets", asked, BudgetsReply)
-        if reply.error:
-            raise RequestFailed(reply.error)
-        states.update((state.budget, state) for state in reply.budgets)
-        more = reply.more and bool(reply.budgets)
-    return states
 
 
 def _with_state(stored: BucketObject, state: BudgetState | None) -> BucketObject:

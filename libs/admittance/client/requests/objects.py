@@ -19,10 +19,11 @@ from admittance.api.workload import NO_RESULT
 from admittance.client import kinds
 from admittance.client.errors import BadInput, NotFound, Refused, RequestFailed
 from admittance.client.kinds import ObjectKind
+from admittance.client.requests.budget_states import budget_states
 from admittance.client.requests.link import Link
 from admittance.events.names import BadToken, plain, token
 from admittance.events.reader import BROKEN
-from admittance.events.requests.budgets import Budgets, BudgetsReply, BudgetState
+from admittance.events.requests.budgets import BudgetState
 from admittance.events.subjects import BUCKET, CAPACITY
 from admittance.runtime.bus.bucket import Entry, get_directly
 from admittance.runtime.bus.outside_reads import KeyFollower
@@ -189,16 +190,7 @@ async def _budgets_of(link: Link, namespace: str, name: str) -> list[BucketObjec
     """The budgets that concern the namespace, each with its own part of the status, as the
     budget-controller answers: users of single namespaces may not read Budgets, which name the
     limits of others. ``name``: only this one; "": all. Raises RequestFailed."""
-    found: list[BucketObject] = []
-    asked, more = Budgets(budget=name), True
-    while more:
-        reply = await link.ask("budgets", asked, BudgetsReply, namespace=namespace)
-        if reply.error:
-            raise RequestFailed(reply.error)
-        found += map(_budget_of, reply.budgets)
-        more = reply.more and bool(reply.budgets)
-        asked = Budgets(after=reply.budgets[-1].budget if more else "")
-    return found
+    return [*map(_budget_of, await budget_states(link, name, namespace))]
 
 
 def _budget_of(state: BudgetState) -> BucketObject:

@@ -86,6 +86,6 @@ def _values(text: str) -> dict[str, str]:
     return {series: value for series, _, value in lines}
 
 
-def _sum(one: str, two: str) -> str:
-    total = float(one) + float(two)
+def _sum(own: str, other: str) -> str:
+    total = float(own) + float(other)
     return str(int(total)) if total.is_integer() else str(total)

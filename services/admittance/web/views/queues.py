@@ -95,7 +95,7 @@ def build(
     folded: frozenset[str] = frozenset(),
 ) -> QueuesView:
     """The view of ClusterQueues. ``trees``: the cohort trees that the user may see, each with the
-    root first. ``resource``: the one whose quota is shown; None: the scarcest kind of which there
+    root first. ``resource``: the one of the shown quota; None: the scarcest kind of which there
     is quota. ``folded``: the
     cohorts without the rows below them."""
     resources = list(dict.fromkeys(row.resource for queue in queues for row in queue.usage))

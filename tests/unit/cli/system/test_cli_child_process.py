@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -11,18 +12,25 @@ import pytest
 from admittance.runtime.process.child_process import ends_with_parent
 
 PARENT = """
-import subprocess, sys
+import signal, subprocess, sys
+number = signal.Signals(int(sys.argv[1]))
 from admittance.runtime.process.child_process import ends_with_parent
-child = subprocess.Popen(ends_with_parent(["sleep", "600"]))
+ignores = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"
+command = [sys.executable, "-c", ignores] if number == signal.SIGKILL else ["sleep", "600"]
+child = subprocess.Popen(ends_with_parent(command, number))
 print(child.pid, flush=True)
 sys.stdin.read()
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="PR_SET_PDEATHSIG is Linux's")
-def test_a_child_ends_when_its_parent_is_killed() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_child_ends_when_its_parent_is_killed(number: signal.Signals) -> None:
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PARENT, str(number.value)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert parent.stdout is not None

@@ -192,7 +192,7 @@ class PersonLimits:
                 if resource in self._resources:
                     total[resource] = total.get(resource, 0) + much
             for resource, much in total.items():
-                largest[resource] = max(largest.get(resource, much), much)
+                largest[resource] = max(largest.get(resource, 0), much)
         return largest
 
     # Questions. -----------------------------------------------------------------------------
@@ -228,9 +228,9 @@ class PersonLimits:
                 continue
             person = Person(limit, labels.get(limit.label, ""), is_any=not limit.label)
             for resource, most in limit.most:
-                much = asked.get(resource)
-                if much is not None and much > most:
-                    return Excess(person, resource, much, person.held[resource], most)
+                much = asked.get(resource, 0)
+                if much > most:
+                    return Excess(person, resource, much, 0, most)
         return None
 
     def fewest(self, shape: RequestShape) -> RequestShape:
