@@ -19,9 +19,7 @@ QUICK: Final = 4
 FURTHER: Final = 19
 """They rest so many times as long as their answers took beyond that: then pages take a twentieth of
 the time."""
-REST_MAX_SECONDS: Final = 5.0
-HELD_BACK_SECONDS: Final = 2.0
-"""So long other pages wait for an answer that does not come."""
+REST_MAX_SECONDS: Final = 2.0
 
 
 def rest_after(busy: float) -> float:
@@ -69,4 +67,5 @@ class Rests:
         if not self._open:
             return max(0.0, self._ended + rest_after(self._busy) - now)
         took = now - self._began
-        return rest_after(self._busy + took) if took < HELD_BACK_SECONDS else 0.0
+        # The pages of all others do not wait longer for an answer that does not come.
+        return rest_after(self._busy + took) if took < REST_MAX_SECONDS else 0.0

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from admittance.client.errors import BadInput, RequestFailed
+from admittance.client.requests.workloads import news
 from admittance.client.requests.workloads.facts import narrowing, newest_facts, newest_pages
 from admittance.client.requests.workloads.history import facts_about
 from admittance.client.requests.workloads.news import newest_sequences
@@ -133,3 +134,21 @@ def test_new_facts_cost_one_question_and_nothing_between_two_steps() -> None:
     asyncio.run(read())
     assert [(query.after, query.limit) for query in link.asked] == [(5, 1), (9, 1), (9, 1)]
     assert all(query.newest_first for query in link.asked)
+
+
+def test_a_fact_stored_after_the_first_question_of_a_step_is_soon_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # It was published before the subscription, so no notification comes.
+    monkeypatch.setattr(news, "AGAIN_SECONDS", 3600.0)
+    nothing = EventsReply(after=9, applied=("newest_first",))
+    link: Any = Log(newest(7, 9), nothing, newest(10, 10))
+    link.bus = SimpleNamespace(nc=Bell())
+
+    async def read() -> None:
+        sequences = newest_sequences(link, "ns", after=5)
+        assert await anext(sequences) == 7
+        assert await asyncio.wait_for(anext(sequences), 30) == 10
+        await sequences.aclose()
+
+    asyncio.run(read())

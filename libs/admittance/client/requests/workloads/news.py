@@ -19,7 +19,7 @@ AGAIN_SECONDS: Final = 5.0
 """Seconds between two readings of the log without a notification, in case a broken connection lost
 one."""
 SOON_SECONDS: Final = 0.5
-"""The same after a notification of a fact that was not on the log yet."""
+"""The same while a published fact may not be on the log yet."""
 
 
 async def notify_of_facts(
@@ -57,14 +57,15 @@ async def newest_sequences(link: Link, namespace: str | None, *, after: int) -> 
         news.clear()
         subscriptions = await notify_of_facts(link, namespace, None, news)
         try:
-            found, rang = newest, False
+            # A fact that was published before the subscription may come to the log after the read.
+            found, may_come = newest, True
             while True:
                 reply = await newest_facts(link, namespace, None, after=after, limit=1)
                 after = max(after, reply.after)
                 found = max([found, *(entry.sequence for entry in reply.entries)])
                 if found > newest or not begun:
                     break
-                rang = await set_within(news, SOON_SECONDS if rang else AGAIN_SECONDS)
+                may_come = await set_within(news, SOON_SECONDS if may_come else AGAIN_SECONDS)
                 await asyncio.sleep(GATHER_SECONDS)
                 news.clear()
         finally:
